@@ -24,7 +24,7 @@ func (c *counter) MergeRemoteState([]byte, bool)   {}
 // chatter runs a cluster for some virtual time in which each node sends each other one
 // a message every 200 ms, and returns how many messages were sent and received.
 func chatter(t *testing.T, nodes int, virtual time.Duration) (sent, got int64) {
-	n := simnet.New(1)
+	n := newNetwork(t, 1)
 	if err := n.Set(simnet.Conditions{DelayMin: 100 * time.Microsecond, DelayMax: time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
