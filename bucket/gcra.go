@@ -114,13 +114,14 @@ func (b *Bucket) move(now, n int64, charge bool) Result {
 		}
 		at := b.at(now)
 		clock := p.clock(at)
-		next := max(tat, clock)
+		was := max(tat, clock)
+		next := was
 		if charge {
-			next = min(add(next, amount), lastTAT)
+			next = min(add(was, amount), lastTAT)
 		} else {
-			next -= min(amount, next-clock)
+			next -= min(amount, was-clock)
 		}
-		if n > 0 && next != tat {
+		if next != was {
 			b.advance(at)
 			if !b.tat.CompareAndSwap(tat, next) {
 				continue
@@ -220,10 +221,8 @@ func (b *Bucket) convertTo(next *Bucket, p *Params, now int64) bool {
 	}
 	// newest was raised before any TAT that the swap could see.
 	at := b.at(now)
-	missing := uint64(0)
-	if clock := b.p.clock(at); tat > clock {
-		missing = p.adopt(tat-clock, b.p)
-	}
+	clock := b.p.clock(at)
+	missing := p.adopt(max(tat, clock)-clock, b.p)
 	next.p = p
 	next.newest.Store(at)
 	next.tat.Store(min(add(p.clock(at), missing), lastTAT))

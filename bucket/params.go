@@ -229,24 +229,27 @@ func (p *Params) units(n int64) uint64 {
 	return lo
 }
 
-// adopt converts what is missing from a full bucket of old, in its units, into units of p, rounded up: the
-// tokens stay, but are cut to p's burst. Missing more than a burst is debt, and stays too.
+// adopt converts what is missing from a full bucket of old, in its units, into what is missing from one of p: the
+// tokens stay, rounded down, but are cut to p's burst. What is missing beyond a burst is debt, and stays too.
 func (p *Params) adopt(missing uint64, old *Params) uint64 {
-	hi, lo := bits.Mul64(missing, p.unit)
-	if hi >= old.unit {
-		return math.MaxUint64
+	if missing <= old.full {
+		level, _ := scale(old.full-missing, p.unit, old.unit)
+		return p.full - min(level, p.full)
 	}
-	m, rem := bits.Div64(hi, lo, old.unit)
+	debt, rem := scale(missing-old.full, p.unit, old.unit)
 	if rem > 0 {
-		m = add(m, 1)
+		debt = add(debt, 1)
 	}
-	if p.burst >= old.burst {
-		return add(m, p.units(p.burst-old.burst))
+	return add(p.full, debt)
+}
+
+// scale returns u * num / den, saturated, and the remainder.
+func scale(u, num, den uint64) (q, rem uint64) {
+	hi, lo := bits.Mul64(u, num)
+	if hi >= den {
+		return math.MaxUint64, 0
 	}
-	if cut := p.units(old.burst - p.burst); m > cut {
-		return m - cut
-	}
-	return 0
+	return bits.Div64(hi, lo, den)
 }
 
 // add adds, saturated.
