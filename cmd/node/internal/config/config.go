@@ -1,0 +1,268 @@
+package config
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/jatah-io/jatah"
+)
+
+const (
+	// DefaultHTTP and DefaultBind are loopback: a node that was told nothing
+	// is not open to the network.
+	DefaultHTTP = "127.0.0.1:8080"
+	DefaultBind = "127.0.0.1:7946"
+
+	// maxFile bounds what is read as a configuration: ten thousand limits fit.
+	maxFile = 4 << 20
+)
+
+// Config is what a node is to be. It may be copied; slices are shared.
+type Config struct {
+	// HTTP is where the API listens, host:port; port 0 takes a free one.
+	HTTP string
+	// Node is the configuration of the embedded node. Bind is empty, and the
+	// node alone without a cluster port, as long as no field of cluster is set.
+	Node jatah.Config
+	// SecretFile is the file that holds the secret, "" when it is given
+	// directly or not at all. [Load] has read it into Node.Secret.
+	SecretFile string
+	// Limits are sorted as they were first named.
+	Limits []jatah.Limit
+}
+
+// Document is a configuration file and its content.
+type Document struct {
+	Name string
+	Data []byte
+}
+
+// Setting is a value given on the command line.
+type Setting struct {
+	Flag  string // as written, "--http"; messages name it
+	Field string // path of the field, "http"
+	Value string // lists: separated by commas
+}
+
+// Load reads the file (none if path is ""), the environment in the form of
+// os.Environ, and the flags, and then the secret's file if there is one. The
+// node's name defaults to the host's. Errors are [Problems] or say which file
+// could not be read.
+func Load(path string, environ []string, flags []Setting) (Config, error) {
+	var doc *Document
+	if path != "" {
+		data, err := readFile(path)
+		if err != nil {
+			return Config{}, fmt.Errorf("config: %w", err)
+		}
+		doc = &Document{Name: path, Data: data}
+	}
+	l := merge(doc, environ, flags)
+	l.readSecret()
+	cfg, err := l.finish()
+	if err != nil {
+		return Config{}, err
+	}
+	if cfg.Node.Node == "" {
+		host, err := os.Hostname()
+		if err != nil || host == "" {
+			return Config{}, errors.New("config: this machine has no host name: give the node a name with --node or JATAH_NODE")
+		}
+		cfg.Node.Node = host
+	}
+	return cfg, nil
+}
+
+// Merge is Load without any input or output: doc may be nil, a secret file is
+// not read, and the node's name stays empty when it is not given.
+func Merge(doc *Document, environ []string, flags []Setting) (Config, error) {
+	return merge(doc, environ, flags).finish()
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("%s is larger than %d MiB: is it the right file?", path, maxFile>>20)
+	}
+	return data, nil
+}
+
+// loader gathers values and mistakes from all layers.
+type loader struct {
+	cfg      Config
+	at       map[string]place // where each field was last set
+	limitAt  map[string]place // where each limit was last defined
+	problems Problems
+}
+
+func merge(doc *Document, environ []string, flags []Setting) *loader {
+	l := &loader{
+		cfg:     Config{HTTP: DefaultHTTP},
+		at:      map[string]place{},
+		limitAt: map[string]place{},
+	}
+	if doc != nil {
+		l.readDocument(doc.Name, doc.Data)
+	}
+	l.readEnvironment(environ)
+	for _, s := range flags {
+		l.setText(place{layer: inFlags, source: s.Flag}, s.Field, s.Value)
+	}
+	return l
+}
+
+func (l *loader) problem(at place, field, format string, args ...any) {
+	l.problems = append(l.problems, Problem{
+		Source: at.source, Line: at.line, Column: at.column,
+		Field: field, Text: fmt.Sprintf(format, args...),
+	})
+}
+
+// set gives a field its values, one unless the field is a list.
+func (l *loader) set(at place, f *field, values []string) {
+	if err := f.set(&l.cfg, values); err != nil {
+		l.problem(at, f.path, "%s", plain(err))
+		return
+	}
+	l.at[f.path] = at
+}
+
+// setText gives a field the value of a variable or flag.
+func (l *loader) setText(at place, path, value string) {
+	if path == limitsPath {
+		l.setCompactLimits(at, value)
+		return
+	}
+	f := fieldOf(nodeFields, path)
+	if f == nil {
+		l.problem(at, path, "is no field")
+		return
+	}
+	values := []string{value}
+	if f.kind == list {
+		values = splitList(value, ",")
+	}
+	l.set(at, f, values)
+}
+
+// splitList cuts a list at a separator; spaces around an element and empty
+// elements are dropped.
+func splitList(s, separator string) []string {
+	var out []string
+	for part := range strings.SplitSeq(s, separator) {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// finish applies the rules that concern more than one field.
+func (l *loader) finish() (Config, error) {
+	var clusterAt place
+	for _, f := range nodeFields {
+		if at, ok := l.at[f.path]; ok && strings.HasPrefix(f.path, "cluster.") && at.layer > clusterAt.layer {
+			clusterAt = at
+		}
+	}
+	if clusterAt.layer != 0 && l.cfg.Node.Bind == "" {
+		l.cfg.Node.Bind = DefaultBind
+	}
+	l.checkSecret()
+	if len(l.problems) > 0 {
+		return Config{}, l.problems
+	}
+	return l.cfg, nil
+}
+
+// checkSecret settles which of secret and secret_file counts, and refuses a
+// port that is open to the network without either.
+func (l *loader) checkSecret() {
+	direct, hasDirect := l.at["cluster.secret"]
+	file, hasFile := l.at["cluster.secret_file"]
+	switch {
+	case hasDirect && hasFile && direct.layer == file.layer:
+		l.problem(file, "cluster.secret_file", "cluster.secret is given too, at %s: keep one of the two", direct)
+	case hasDirect && hasFile && direct.layer > file.layer:
+		l.cfg.SecretFile = ""
+	case hasDirect && hasFile:
+		l.cfg.Node.Secret = nil
+	}
+	bind, ok := l.at["cluster.bind"]
+	if !ok || isLoopback(l.cfg.Node.Bind) || l.cfg.Node.Insecure ||
+		len(l.cfg.Node.Secret) > 0 || l.cfg.SecretFile != "" {
+		return
+	}
+	l.problem(bind, "cluster.bind", "%s can be reached from the network, where anyone could join: "+
+		"set cluster.secret (make one with: openssl rand -base64 32) or cluster.secret_file, "+
+		"bind to 127.0.0.1, or say insecure: true under cluster", l.cfg.Node.Bind)
+}
+
+// readSecret reads the secret's file. A relative path in a configuration file
+// is relative to that file, so that `check` and `serve` agree wherever they
+// are started.
+func (l *loader) readSecret() {
+	at, ok := l.at["cluster.secret_file"]
+	if direct, both := l.at["cluster.secret"]; !ok || both && direct.layer >= at.layer {
+		return
+	}
+	path := l.cfg.SecretFile
+	if at.layer == inFile && !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(at.source), path)
+	}
+	l.cfg.SecretFile = path
+	data, err := readFile(path)
+	if err != nil {
+		l.problem(at, "cluster.secret_file", "%v", err)
+		return
+	}
+	secret, err := decodeSecret(string(bytes.TrimSpace(data)))
+	if err != nil {
+		l.problem(at, "cluster.secret_file", "%s: %v", path, err)
+		return
+	}
+	l.cfg.Node.Secret = secret
+	// What follows compares layers; the secret now counts as given here.
+	delete(l.at, "cluster.secret")
+}
+
+func decodeSecret(s string) ([]byte, error) {
+	secret, err := base64.StdEncoding.DecodeString(s)
+	// The value itself must not reach a log through the message.
+	const want = "16, 24 or 32 bytes in base64 (make one with: openssl rand -base64 32)"
+	if err != nil {
+		return nil, errors.New("is not base64: it must be " + want)
+	}
+	switch len(secret) {
+	case 16, 24, 32:
+		return secret, nil
+	}
+	return nil, fmt.Errorf("has %d bytes: it must be %s", len(secret), want)
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,220 @@
+package config
+
+import (
+	"encoding/base64"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jatah-io/jatah"
+)
+
+const wholeFile = `
+http: 127.0.0.1:9090
+node: n1
+cluster:
+  name: blue
+  bind: 10.0.0.1:7946
+  advertise: 192.0.2.1:7946
+  join: [10.0.0.2:7946, "dns+srv://_jatah._tcp.example"]
+  secret: "MDEyMzQ1Njc4OWFiY2RlZg=="
+  sync_interval: 200ms
+  ask_timeout: 20ms
+  expect: 3
+  grace: never
+limits:
+  - name: api
+    rate: 100/min
+    burst: 20
+    algorithm: token_bucket
+    mode: strict
+    overshoot: 0
+    fallback: wait
+    dry_run: true
+  - {name: login, rate: 5/min}
+`
+
+func TestEveryFieldOfTheFileIsRead(t *testing.T) {
+	got, err := Merge(&Document{"jatah.yaml", []byte(wholeFile)}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		HTTP: "127.0.0.1:9090",
+		Node: jatah.Config{
+			Node: "n1", Cluster: "blue", Bind: "10.0.0.1:7946", Advertise: "192.0.2.1:7946",
+			Join:   []string{"10.0.0.2:7946", "dns+srv://_jatah._tcp.example"},
+			Secret: []byte("0123456789abcdef"), SyncInterval: 200 * time.Millisecond,
+			AskTimeout: 20 * time.Millisecond, Expect: 3, Grace: jatah.Never,
+		},
+		Limits: []jatah.Limit{
+			{Name: "api", Rate: mustRate(t, "100/min"), Burst: 20, Algorithm: "token_bucket",
+				Mode: mustMode(t, "strict"), Fallback: mustFallback(t, "wait"), DryRun: true},
+			{Name: "login", Rate: mustRate(t, "5/min")},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestNothingGivenIsALoneNodeOnLoopback(t *testing.T) {
+	for _, doc := range []string{"", "# nothing\n", "---\n", "cluster:\nlimits:\n", "cluster:\n  # join: [a]\n  join:\n"} {
+		got, err := Merge(&Document{"jatah.yaml", []byte(doc)}, nil, nil)
+		if err != nil {
+			t.Errorf("%q: %v", doc, err)
+		}
+		if want := (Config{HTTP: DefaultHTTP}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: got %+v, want %+v", doc, got, want)
+		}
+	}
+}
+
+func TestAnyClusterFieldOpensTheClusterPortOnLoopback(t *testing.T) {
+	got, err := Merge(nil, []string{"JATAH_CLUSTER_EXPECT=3"}, nil)
+	if err != nil || got.Node.Bind != DefaultBind {
+		t.Errorf("bind %q, error %v; want %s", got.Node.Bind, err, DefaultBind)
+	}
+}
+
+func TestFlagsBeatEnvironmentBeatFile(t *testing.T) {
+	doc := &Document{"jatah.yaml", []byte("http: 127.0.0.1:1\nnode: file\ncluster: {name: file, join: [file]}\n" +
+		"limits: [{name: api, rate: 1/s}, {name: login, rate: 2/s}]\n")}
+	environ := []string{"JATAH_NODE=environment", "JATAH_CLUSTER_NAME=environment", "JATAH_CLUSTER_JOIN=a, b,",
+		"JATAH_LIMITS=login=3/s,burst=7; extra = 4/s , mode=split ;", "OTHER=x", "JATAH_HTTP="}
+	flags := []Setting{{"--cluster", "cluster.name", "flag"}, {"--limit", "limits", "api=5/s,fallback=deny"}}
+	got, err := Merge(doc, environ, flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		HTTP: "127.0.0.1:1",
+		Node: jatah.Config{Node: "environment", Cluster: "flag", Join: []string{"a", "b"}, Bind: DefaultBind},
+		Limits: []jatah.Limit{
+			{Name: "api", Rate: mustRate(t, "5/s"), Fallback: mustFallback(t, "deny")},
+			{Name: "login", Rate: mustRate(t, "3/s"), Burst: 7},
+			{Name: "extra", Rate: mustRate(t, "4/s"), Mode: mustMode(t, "split")},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestEveryFieldHasAVariable(t *testing.T) {
+	values := map[string]string{
+		"http": "127.0.0.1:1", "node": "n", "cluster.name": "c", "cluster.bind": "127.0.0.1:2",
+		"cluster.advertise": "127.0.0.1:3", "cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==",
+		"cluster.secret_file": "s", "cluster.insecure": "true", "cluster.sync_interval": "1s",
+		"cluster.ask_timeout": "1s", "cluster.expect": "1", "cluster.grace": "1s",
+	}
+	for _, f := range nodeFields {
+		value, ok := values[f.path]
+		if !ok {
+			t.Errorf("no value for %s in this test", f.path)
+			continue
+		}
+		l := merge(nil, []string{Variable(f.path) + "=" + value}, nil)
+		if len(l.problems) > 0 {
+			t.Error(l.problems)
+		}
+		if reflect.DeepEqual(l.cfg, Config{HTTP: DefaultHTTP}) {
+			t.Errorf("%s changes nothing", Variable(f.path))
+		}
+	}
+}
+
+func TestLinksOfAServiceCalledJatahAreNoSettings(t *testing.T) {
+	environ := []string{"JATAH_SERVICE_HOST=10.0.0.1", "JATAH_SERVICE_PORT=80", "JATAH_SERVICE_PORT_HTTP=80",
+		"JATAH_PORT=tcp://10.0.0.1:80", "JATAH_PORT_80_TCP=tcp://10.0.0.1:80", "JATAH_PORT_80_TCP_ADDR=10.0.0.1",
+		"JATAH_HEADLESS_SERVICE_HOST=10.0.0.2", "JATAH_HEADLESS_PORT_7946_UDP_PROTO=udp"}
+	if _, err := Merge(nil, environ, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSecretFileIsFoundBesideTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	secret := []byte("0123456789abcdef01234567")
+	write(t, filepath.Join(dir, "secret"), base64.StdEncoding.EncodeToString(secret)+"\n")
+	file := write(t, filepath.Join(dir, "jatah.yaml"), "cluster: {bind: 0.0.0.0:7946, secret_file: secret}\n")
+	cfg, err := Load(file, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(cfg.Node.Secret, secret) {
+		t.Errorf("secret %q", cfg.Node.Secret)
+	}
+	host, _ := os.Hostname()
+	if cfg.Node.Node != host {
+		t.Errorf("node %q, want the host's name %q", cfg.Node.Node, host)
+	}
+
+	// A secret of a later layer is the one that counts.
+	cfg, err = Load(file, []string{"JATAH_CLUSTER_SECRET=MDEyMzQ1Njc4OWFiY2RlZg=="}, nil)
+	if err != nil || string(cfg.Node.Secret) != "0123456789abcdef" {
+		t.Errorf("secret %q, error %v", cfg.Node.Secret, err)
+	}
+	other := write(t, filepath.Join(dir, "other"), "MTExMTExMTExMTExMTExMQ==")
+	cfg, err = Load(file, []string{"JATAH_CLUSTER_SECRET=MDEyMzQ1Njc4OWFiY2RlZg=="},
+		[]Setting{{"--secret-file", "cluster.secret_file", other}})
+	if err != nil || string(cfg.Node.Secret) != "1111111111111111" {
+		t.Errorf("secret %q, error %v", cfg.Node.Secret, err)
+	}
+}
+
+func TestUnreadableSourcesAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "jatah.yaml"), "cluster:\n  secret_file: absent\n")
+	_, err := Load(file, nil, nil)
+	if want := file + ":2:16: cluster.secret_file: "; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if _, err = Load(filepath.Join(dir, "absent.yaml"), nil, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want that the file does not exist", err)
+	}
+	large := write(t, filepath.Join(dir, "large.yaml"), strings.Repeat("#\n", maxFile))
+	if _, err = Load(large, nil, nil); err == nil || !strings.Contains(err.Error(), "larger than 4 MiB") {
+		t.Errorf("got %v, want that the file is too large", err)
+	}
+}
+
+func write(t *testing.T, path, content string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func mustRate(t *testing.T, s string) jatah.Rate {
+	t.Helper()
+	r, err := jatah.ParseRate(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func mustMode(t *testing.T, s string) jatah.Mode {
+	t.Helper()
+	m, err := jatah.ParseMode(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func mustFallback(t *testing.T, s string) jatah.Fallback {
+	t.Helper()
+	f, err := jatah.ParseFallback(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}

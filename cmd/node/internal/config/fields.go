@@ -1,0 +1,289 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jatah-io/jatah"
+)
+
+// kind is the YAML type that a field must have in a file.
+type kind int
+
+const (
+	text     kind = iota // a string in which anything may stand
+	word                 // a string with a form of its own, such as a rate
+	integer              // a whole number
+	number               // a whole number or a fraction
+	boolean              // true or false
+	duration             // a string such as 100ms
+	list                 // a list of strings
+)
+
+// field is one thing of the node that can be set.
+type field struct {
+	path string // under its section, "cluster.join"
+	flag string // "" when there is no flag of its own
+	kind kind
+	want string // what belongs here, for messages and for the help of flags
+	set  func(c *Config, values []string) error
+}
+
+// Flag is a field as the command line sees it. Path is the field's path in the file, Flag its flag without dashes (or
+// ""), Want what belongs there, Bool and List how the flag is given.
+type Flag struct {
+	Path, Name, Want string
+	Bool, List       bool
+}
+
+// Flags lists the fields that have a flag of their own, in the order of the
+// file; limits are "limits", repeatable.
+func Flags() []Flag {
+	var out []Flag
+	for _, f := range nodeFields {
+		if f.flag != "" {
+			out = append(out, Flag{Path: f.path, Name: f.flag, Want: f.want, Bool: f.kind == boolean, List: f.kind == list})
+		}
+	}
+	return append(out, Flag{Path: limitsPath, Name: "limit",
+		Want: "a limit such as api=100/min,burst=20,mode=strict,fallback=deny", List: true})
+}
+
+const (
+	limitsPath = "limits"
+	secretPath = "cluster.secret"
+)
+
+// nodeFields has every field outside limits. The secret has no flag: flags
+// can be read by every user of the machine.
+var nodeFields = []*field{
+	{"http", "http", word, "an address such as " + DefaultHTTP, setAddress(func(c *Config) *string { return &c.HTTP })},
+	{"node", "node", text, "a name that no other node of the cluster has, such as n1", setText(func(c *Config) *string { return &c.Node.Node })},
+	{"cluster.name", "cluster", text, "the cluster's name, such as jatah", setText(func(c *Config) *string { return &c.Node.Cluster })},
+	{"cluster.bind", "bind", word, "an address such as " + DefaultBind, setAddress(func(c *Config) *string { return &c.Node.Bind })},
+	{"cluster.advertise", "advertise", word, "the address at which the others reach this node, such as 10.0.0.5:7946", setAdvertise},
+	{"cluster.join", "join", list, "addresses of other nodes, such as 10.0.0.6:7946", setJoin},
+	{secretPath, "", text, "16, 24 or 32 bytes in base64", setSecret},
+	{"cluster.secret_file", "secret-file", text, "the name of a file that holds the secret in base64", setText(func(c *Config) *string { return &c.SecretFile })},
+	{"cluster.insecure", "insecure", boolean, "true or false", setBool(func(c *Config) *bool { return &c.Node.Insecure })},
+	{"cluster.sync_interval", "sync-interval", duration, "a duration such as 100ms", setDuration(func(c *Config) *time.Duration { return &c.Node.SyncInterval })},
+	{"cluster.ask_timeout", "ask-timeout", duration, "a duration such as 50ms", setDuration(func(c *Config) *time.Duration { return &c.Node.AskTimeout })},
+	{"cluster.expect", "expect", integer, "the number of nodes the cluster is meant to have, such as 3", setExpect},
+	{"cluster.grace", "grace", duration, "a duration such as 60s, or never", setGrace},
+}
+
+// limitField is one thing of a limit that can be set.
+type limitField struct {
+	name string
+	kind kind
+	want string
+	set  func(l *jatah.Limit, value string) error
+}
+
+var limitFields = []*limitField{
+	{"name", text, "a name such as api", func(l *jatah.Limit, v string) error {
+		l.Name = v
+		return probe(jatah.Limit{Name: v})
+	}},
+	{"rate", word, "a rate such as 100/min", func(l *jatah.Limit, v string) (err error) {
+		l.Rate, err = jatah.ParseRate(v)
+		return err
+	}},
+	{"burst", integer, "a whole number of at least 1, such as 20", func(l *jatah.Limit, v string) (err error) {
+		if l.Burst, err = parseWhole(v, 1); err != nil {
+			return err
+		}
+		return probe(jatah.Limit{Burst: l.Burst})
+	}},
+	{"algorithm", word, "the name of an algorithm, such as token_bucket", func(l *jatah.Limit, v string) error {
+		l.Algorithm = v
+		return probe(jatah.Limit{Algorithm: v})
+	}},
+	{"mode", word, "hybrid, strict or split", func(l *jatah.Limit, v string) (err error) {
+		l.Mode, err = jatah.ParseMode(v)
+		return err
+	}},
+	{"overshoot", number, "a fraction of the burst, such as 0.1", func(l *jatah.Limit, v string) (err error) {
+		if l.Overshoot, err = strconv.ParseFloat(v, 64); err != nil {
+			return fmt.Errorf("%q is not a number: write a fraction of the burst, such as 0.1", v)
+		}
+		return probe(jatah.Limit{Overshoot: l.Overshoot})
+	}},
+	{"fallback", word, "share, wait, deny or allow", func(l *jatah.Limit, v string) (err error) {
+		l.Fallback, err = jatah.ParseFallback(v)
+		return err
+	}},
+	{"dry_run", boolean, "true or false", func(l *jatah.Limit, v string) (err error) {
+		l.DryRun, err = parseBool(v)
+		return err
+	}},
+}
+
+// probe asks the package that knows limits about one field alone, so that
+// its verdict can be shown at that field's place.
+func probe(l jatah.Limit) error {
+	if l.Name == "" {
+		l.Name = "probe"
+	}
+	l.Rate = jatah.PerSecond(1)
+	return l.Validate()
+}
+
+func fieldOf(fields []*field, path string) *field {
+	for _, f := range fields {
+		if f.path == path {
+			return f
+		}
+	}
+	return nil
+}
+
+func limitFieldOf(name string) *limitField {
+	for _, f := range limitFields {
+		if f.name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// plain is an error's text without the package prefixes: the place is what
+// the reader of a configuration needs to see first.
+func plain(err error) string {
+	s := err.Error()
+	for _, prefix := range []string{"jatah: ", "bucket: ", "hybrid: ", "cluster: "} {
+		s = strings.TrimPrefix(s, prefix)
+	}
+	return s
+}
+
+func setText(at func(*Config) *string) func(*Config, []string) error {
+	return func(c *Config, v []string) error {
+		*at(c) = v[0]
+		return nil
+	}
+}
+
+func setAddress(at func(*Config) *string) func(*Config, []string) error {
+	return func(c *Config, v []string) error {
+		if err := checkAddress(v[0]); err != nil {
+			return err
+		}
+		*at(c) = v[0]
+		return nil
+	}
+}
+
+func checkAddress(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port: write an address such as 127.0.0.1:8080, or [::1]:8080 for IPv6", s)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q has no port from 0 to 65535 after the colon", s)
+	}
+	return nil
+}
+
+func setAdvertise(c *Config, v []string) error {
+	if v[0] != "" {
+		if err := checkAddress(v[0]); err != nil {
+			return err
+		}
+	}
+	c.Node.Advertise = v[0]
+	return nil
+}
+
+func setJoin(c *Config, v []string) error {
+	for _, s := range v {
+		if s == "" || strings.ContainsAny(s, " \t\r\n") {
+			return fmt.Errorf("%q is no address: write host:port, a host name, or dns+srv://name", s)
+		}
+	}
+	c.Node.Join = v
+	return nil
+}
+
+func setSecret(c *Config, v []string) (err error) {
+	if v[0] == "" {
+		c.Node.Secret = nil
+		return nil
+	}
+	c.Node.Secret, err = decodeSecret(v[0])
+	return err
+}
+
+func setExpect(c *Config, v []string) error {
+	n, err := parseWhole(v[0], 0)
+	if err == nil && n > 100_000 {
+		err = fmt.Errorf("%d nodes are more than any cluster has", n)
+	}
+	c.Node.Expect = int(n)
+	return err
+}
+
+func setGrace(c *Config, v []string) error {
+	if v[0] == "never" {
+		c.Node.Grace = jatah.Never
+		return nil
+	}
+	d, err := parseDuration(v[0])
+	if err != nil {
+		return fmt.Errorf("%w, or never", err)
+	}
+	c.Node.Grace = d
+	return nil
+}
+
+func setDuration(at func(*Config) *time.Duration) func(*Config, []string) error {
+	return func(c *Config, v []string) (err error) {
+		*at(c), err = parseDuration(v[0])
+		return err
+	}
+}
+
+func setBool(at func(*Config) *bool) func(*Config, []string) error {
+	return func(c *Config, v []string) (err error) {
+		*at(c), err = parseBool(v[0])
+		return err
+	}
+}
+
+func parseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration: write a number with its unit, such as 100ms, 2s or 1m", s)
+	}
+	if d <= 0 {
+		return 0, fmt.Errorf("%s is too short: write a duration above zero", s)
+	}
+	return d, nil
+}
+
+func parseBool(s string) (bool, error) {
+	switch s {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither true nor false", s)
+}
+
+func parseWhole(s string, least int64) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("%s is too large", s)
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a whole number: write digits only, such as 20", s)
+	case n < least:
+		return 0, fmt.Errorf("%d is too small: write %d or more, or leave it out for the default", n, least)
+	}
+	return n, nil
+}
