@@ -1,0 +1,230 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// ErrAlive: a member cannot be forgotten while it is alive.
+var ErrAlive = errors.New("cluster: member is alive")
+
+// op of a control message.
+type op uint8
+
+const (
+	opLeave  op = iota + 1 // the sender leaves in good order
+	opForget               // forget the lost member Name, process Proc
+	opPing                 // ping the process with wire name Name at Addr; the answer is one byte, 1 for alive
+)
+
+// control is the body of a kindControl frame.
+type control struct {
+	_msgpack struct{} `msgpack:",as_array"`
+
+	Op   op
+	Name string
+	Addr string
+	Proc uint64
+}
+
+// tell sends a control message to one process and waits for the answer.
+func (c *Cluster) tell(ctx context.Context, p *peer, m control) ([]byte, error) {
+	b, err := msgpack.Marshal(&m)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: control message: %w", err)
+	}
+	return c.ask(ctx, p, kindControl, b)
+}
+
+// tellAll sends a control message to all processes and waits until all have answered. The error
+// joins those of the members that did not.
+func (c *Cluster) tellAll(ctx context.Context, m control) error {
+	var mu sync.Mutex
+	var errs []error
+	var wg sync.WaitGroup
+	for _, p := range c.snap.Load().byProc {
+		wg.Go(func() {
+			if _, err := c.tell(ctx, p, m); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// control acts on a control message.
+func (c *Cluster) control(from *peer, b []byte) ([]byte, error) {
+	var m control
+	if err := msgpack.Unmarshal(b, &m); err != nil {
+		return nil, fmt.Errorf("%w: control: %w", errPacket, err)
+	}
+	switch m.Op {
+	case opLeave:
+		c.mu.Lock()
+		from.left = true
+		c.mu.Unlock()
+		c.poke()
+		return nil, nil
+	case opForget:
+		c.mu.Lock()
+		c.forget(m.Name, m.Proc)
+		c.mu.Unlock()
+		c.poke()
+		return nil, nil
+	case opPing:
+		if _, err := netip.ParseAddrPort(m.Addr); err != nil {
+			return nil, fmt.Errorf("%w: control: address %q", errPacket, m.Addr)
+		}
+		if c.ping(m.Name, m.Addr) {
+			return []byte{1}, nil
+		}
+		return []byte{0}, nil
+	}
+	return nil, fmt.Errorf("%w: control: operation %d", errPacket, m.Op)
+}
+
+// forgetTimeout is how long Forget goes on telling one member.
+const forgetTimeout = 5 * time.Second
+
+// Forget drops a lost member, here at once and at the other members as they hear of it. It
+// says that the process will not come back with what was lent to it. Errors: ErrAlive,
+// ErrUnknownMember if it is not lost.
+func (c *Cluster) Forget(name string) error {
+	c.mu.Lock()
+	l, ok := c.lost[name]
+	if !ok || name == c.cfg.Name {
+		c.mu.Unlock()
+		if _, ok := c.View().Member(name); ok {
+			return fmt.Errorf("%w: %q", ErrAlive, name)
+		}
+		return fmt.Errorf("%w: %q is not lost", ErrUnknownMember, name)
+	}
+	c.forget(name, process(l.inc))
+	c.mu.Unlock()
+	c.poke()
+	c.spawn(func() {
+		ctx, cancel := context.WithTimeout(c.ctx, forgetTimeout)
+		defer cancel()
+		// Whoever does not hear it now hears it with the next exchange of states.
+		_ = c.tellAll(ctx, control{Op: opForget, Name: name, Proc: process(l.inc)})
+	})
+	return nil
+}
+
+// forget drops the process from the lost, and keeps it from coming back by hearsay. Where it has not
+// been seen to fail yet it will not be counted as lost when it is. Called with mu held.
+func (c *Cluster) forget(name string, proc uint64) {
+	if checkName(name) != nil {
+		return
+	}
+	c.forgotten[name] = proc
+	if l, ok := c.lost[name]; ok && process(l.inc) == proc {
+		delete(c.lost, name)
+	}
+}
+
+// sharedState goes with memberlist's exchange of states: what a newcomer has to know of those that
+// are no longer there, since their shares still count.
+type sharedState struct {
+	_msgpack struct{} `msgpack:",as_array"`
+
+	Lost      []sharedLost
+	Forgotten []sharedName
+}
+
+type sharedLost struct {
+	_msgpack struct{} `msgpack:",as_array"`
+
+	Name        string
+	Addr        string
+	Incarnation Incarnation
+	Claim       uint64
+	Age         time.Duration // and no time of day: clocks differ
+	Left        bool
+}
+
+type sharedName struct {
+	_msgpack struct{} `msgpack:",as_array"`
+
+	Name string
+	Proc uint64
+}
+
+func (c *Cluster) localState() []byte {
+	now := time.Now()
+	var s sharedState
+	c.mu.Lock()
+	for name, l := range c.lost {
+		s.Lost = append(s.Lost, sharedLost{
+			Name: name, Addr: l.addr.String(), Incarnation: l.inc, Claim: l.claim, Age: now.Sub(l.since), Left: l.left,
+		})
+	}
+	for name, proc := range c.forgotten {
+		s.Forgotten = append(s.Forgotten, sharedName{Name: name, Proc: proc})
+	}
+	c.mu.Unlock()
+	b, err := msgpack.Marshal(&s)
+	if err != nil {
+		c.log.Error("cluster: state", "error", err)
+		return nil
+	}
+	return b
+}
+
+// mergeState takes the other side's. Called by memberlist without its lock.
+func (c *Cluster) mergeState(b []byte) {
+	var s sharedState
+	if err := msgpack.Unmarshal(b, &s); err != nil {
+		c.n.dropMalformed.Add(1)
+		return
+	}
+	now := time.Now()
+	c.mu.Lock()
+	for _, f := range s.Forgotten {
+		if !c.aliveLocked(f.Name, f.Proc) {
+			c.forget(f.Name, f.Proc)
+		}
+	}
+	for _, l := range s.Lost {
+		c.mergeLost(l, now)
+	}
+	c.boundLost(now)
+	c.mu.Unlock()
+	c.poke()
+}
+
+// mergeLost takes hearsay of one lost member. What was seen here counts more: the time of it does
+// not move when the same loss is heard of again, or it would never grow old. Called with mu held.
+func (c *Cluster) mergeLost(l sharedLost, now time.Time) {
+	proc := process(l.Incarnation)
+	addr, err := netip.ParseAddrPort(l.Addr)
+	if checkName(l.Name) != nil || err != nil || l.Age < 0 || c.forgotten[l.Name] == proc ||
+		c.aliveLocked(l.Name, proc) || l.Name == c.cfg.Name && proc == process(c.meta.Incarnation) {
+		return
+	}
+	got := lostMember{addr: addr, inc: l.Incarnation, claim: l.Claim, since: now.Add(-l.Age), left: l.Left}
+	known, ok := c.lost[l.Name]
+	switch {
+	case !ok, known.claim < got.claim:
+		c.lost[l.Name] = got
+	case process(known.inc) == proc && got.left && !known.left:
+		known.left = true // its farewell reached others and not us
+		c.lost[l.Name] = known
+	}
+}
+
+// aliveLocked says whether this process is alive. A name that is held by a later process is
+// taken out of the lost by the next rebuild.
+func (c *Cluster) aliveLocked(name string, proc uint64) bool {
+	p := c.peers[wireName(name, proc)]
+	return p != nil && !p.left
+}

@@ -1,0 +1,46 @@
+package cluster
+
+import "sync/atomic"
+
+// Stats is a snapshot of counters since the start, and gauges. The counters are not read at one instant.
+type Stats struct {
+	Members, Lost int // in the view now, this node included
+
+	PacketsIn, PacketsOut int64 // ours, not memberlist's; PacketsIn counts streams too
+	StreamsOut            int64
+	BytesIn, BytesOut     int64 // of packets and streams, without memberlist's headers
+	SendErrors            int64 // writes or streams that failed
+
+	DropUnknown   int64 // from a process that is not a member
+	DropStale     int64 // for or from another incarnation, or a request too old to tell whether it ran
+	DropMalformed int64
+	DropBusy      int64 // no room in a queue, or all handlers busy
+
+	Calls, Resends, Timeouts int64 // Call, Transfer and our own; sent again; given up with their context
+	Duplicates               int64 // requests that came again and were not run again
+
+	Rejoins, RejoinErrors int64 // attempts to reach seeds and lost members after the start
+	LookupErrors          int64 // of Config.Join
+}
+
+type counters struct {
+	packetsIn, packetsOut, streamsOut, bytesIn, bytesOut, sendErrors atomic.Int64
+	dropUnknown, dropStale, dropMalformed, dropBusy                  atomic.Int64
+	calls, resends, timeouts, duplicates                             atomic.Int64
+	rejoins, rejoinErrors, lookupErrors                              atomic.Int64
+}
+
+// Stats reads the counters.
+func (c *Cluster) Stats() Stats {
+	v := c.View()
+	n := &c.n
+	return Stats{
+		Members: len(v.Members), Lost: len(v.Lost),
+		PacketsIn: n.packetsIn.Load(), PacketsOut: n.packetsOut.Load(), StreamsOut: n.streamsOut.Load(),
+		BytesIn: n.bytesIn.Load(), BytesOut: n.bytesOut.Load(), SendErrors: n.sendErrors.Load(),
+		DropUnknown: n.dropUnknown.Load(), DropStale: n.dropStale.Load(),
+		DropMalformed: n.dropMalformed.Load(), DropBusy: n.dropBusy.Load(),
+		Calls: n.calls.Load(), Resends: n.resends.Load(), Timeouts: n.timeouts.Load(), Duplicates: n.duplicates.Load(),
+		Rejoins: n.rejoins.Load(), RejoinErrors: n.rejoinErrors.Load(), LookupErrors: n.lookupErrors.Load(),
+	}
+}
