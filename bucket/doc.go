@@ -15,7 +15,8 @@
 //
 // # Guarantees
 //
-//   - In any interval of t nanoseconds at most burst + rate*t tokens are taken,
+//   - In any interval of t nanoseconds at most burst + rate*t tokens are taken
+//     (rate*(t+1) where the arithmetic is not exact, see below),
 //     however many goroutines take and whatever their clocks say.
 //   - A denied request, and a request of cost 0, change nothing.
 //   - RetryAfter is the shortest wait after which the same request passes if

@@ -277,3 +277,18 @@ func TestClockOfUnixTime(t *testing.T) {
 		}
 	}
 }
+
+// Callers round waits up to seconds: a nanosecond too much would show as a second.
+func TestWaitOfWholeSecondsIsExact(t *testing.T) {
+	for _, n := range []int64{11, 97, 65535, 999983, 999999937, 2999999999} {
+		p, err := NewParams(Per(n, time.Second), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for now := int64(0); now < int64(20*year); now += int64(year) + 12345 {
+			if r := New(p).Take(now, n); r.ResetAfter != time.Second {
+				t.Errorf("%d/s at %d: %+v", n, now, r)
+			}
+		}
+	}
+}

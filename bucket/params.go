@@ -39,7 +39,7 @@ var (
 // now*mul >> shift units, so that a bucket refills mul/2^shift units per nanosecond. If the
 // reduced rate is a tokens per b nanoseconds and a is small, then unit = b, mul = a and
 // shift = 0: exact. Otherwise unit is chosen so that there are 4 units or more to a nanosecond (2 if
-// the burst takes more than 30 years to fill) and mul has 63 significant bits, rounded down. Since the clock
+// the burst takes more than 30 years to fill) and mul has 61 significant bits or more, rounded up. Since the clock
 // in units is a function of now alone, its rounding telescopes: whatever the number
 // of requests, the level is off by less than two units.
 type Params struct {
@@ -129,6 +129,9 @@ func compile(r Rate, num, den int64, burst int64) *Params {
 			for scaled(speed, shift).BitLen() > 64 {
 				shift--
 			}
+			// Rounded up, so that a wait of exactly 1 s is not 1 s and 1 ns, which
+			// callers that show seconds would round to 2. Time in units is
+			// rounded down; so waits are never longer than exact.
 			p.set(u.Uint64(), scaled(speed, shift).Uint64(), shift)
 			return p
 		}
@@ -159,10 +162,9 @@ func ceil(r *big.Rat) *big.Int {
 	return q
 }
 
-// scaled returns floor(r * 2^shift).
+// scaled returns r * 2^shift, rounded up.
 func scaled(r *big.Rat, shift uint8) *big.Int {
-	n := new(big.Int).Lsh(r.Num(), uint(shift))
-	return n.Quo(n, r.Denom())
+	return ceil(new(big.Rat).SetFrac(new(big.Int).Lsh(r.Num(), uint(shift)), r.Denom()))
 }
 
 // Burst returns the burst in tokens.
