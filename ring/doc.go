@@ -28,8 +28,10 @@
 //   - Two nodes with different views have different tables, and may both believe that they
 //     own a partition. Who uses the table must stay correct then.
 //   - The bound on the load costs some stability: when a member joins or leaves, a few
-//     partitions also move between the members that stay. With the defaults the tests see
-//     at most twice the newcomer's fair part moving in all, see TestOneMemberMoreMovesLittle.
+//     partitions also move between the members that stay. With the defaults a join moves
+//     1.0 to 1.25 times the newcomer's fair part, Partitions/members, on average with up to
+//     20 members, and up to twice that part with up to 100; in the worst of 60 sets of names per
+//     size it was 2.2 and 3.4 times. TestOneMemberMoreMovesLittle holds these.
 //   - Partitions are balanced, keys are not: one hot key is one partition's load.
 //   - Hashes are not cryptographic. Who knows the seed can choose keys that collide.
 //
