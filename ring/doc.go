@@ -21,7 +21,8 @@
 //     [Ring.MaxLoad]. There may be more members than partitions: some then own nothing.
 //   - Heir(p) is what a ring without Owner(p) answers as the owner of p.
 //   - A ring never changes. All its methods may be called from any number of goroutines.
-//   - Hashing and looking up allocate nothing and take no lock.
+//   - Hashing and looking up allocate nothing and take no lock, but for the first question for an
+//     heir of each owner.
 //
 // # Not guaranteed
 //
@@ -30,8 +31,8 @@
 //   - The bound on the load costs some stability: when a member joins or leaves, a few
 //     partitions also move between the members that stay. With the defaults a join moves
 //     1.0 to 1.25 times the newcomer's fair part, Partitions/members, on average with up to
-//     20 members, and up to twice that part with up to 100; in the worst of 60 sets of names per
-//     size it was 2.2 and 3.4 times. TestOneMemberMoreMovesLittle holds these.
+//     20 members, and up to twice that part with up to 100; in the worst of the sets of
+//     names tried it was 2.2 and 3.4 times. TestOneMemberMoreMovesLittle holds these.
 //   - Partitions are balanced, keys are not: one hot key is one partition's load.
 //   - Hashes are not cryptographic. Who knows the seed can choose keys that collide.
 //

@@ -36,7 +36,7 @@ func FuzzHash(f *testing.F) {
 			t.Errorf("(%q, %q) and (%q, %q): hashes %x and %x", limit1, key1, limit2, key2, h1, h2)
 		}
 		if split := limit1 + key1; len(split) > 0 {
-			for i := range len(split) + 1 {
+			for i := range min(len(split)+1, 64) { // all would take quadratic time
 				if i != len(limit1) && Hash(seed, split[:i], split[i:]) == h1 {
 					t.Errorf("%q splits into the same hash after %d and %d bytes", split, i, len(limit1))
 				}
