@@ -153,6 +153,14 @@ func (n *Network) SetLink(from, to string, c Conditions) error {
 	return nil
 }
 
+// UnsetLink undoes SetLink: the link has the network's conditions again.
+func (n *Network) UnsetLink(from, to string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.link(from, to).own = nil
+	n.pumpAll()
+}
+
 // Cut drops all that from sends to to, also what is in flight, until [Network.Mend] or
 // [Network.Heal]. Packets the other way pass. Streams between the two stall both ways, since
 // acknowledgements are lost as well, and no new ones come about.
@@ -192,6 +200,14 @@ func (n *Network) Isolate(addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.isolated[canonical(addr)] = true
+}
+
+// Reconnect undoes Isolate for one address. Cuts of its links stay.
+func (n *Network) Reconnect(addr string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.isolated, canonical(addr))
+	n.pumpAll()
 }
 
 // Heal undoes every Cut, Partition and Isolate. Conditions and pauses stay.

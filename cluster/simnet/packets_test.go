@@ -309,6 +309,8 @@ func TestPartitionIsolateHeal(t *testing.T) {
 		n.Isolate(addr(4))
 		n.Cut(addr(1), addr(2))
 		expect("isolated, and a one-way cut", "..x. x.x. xx.. .... ")
+		n.Reconnect(addr(4))
+		expect("connected again, the cut stays", "..xx x.xx xx.x xxx. ")
 		n.Heal()
 		expect("healed again", ".xxx x.xx xx.x xxx. ")
 	})
@@ -360,6 +362,10 @@ func TestConditionsOfOneLink(t *testing.T) {
 		set(t, n, simnet.Conditions{})
 		if got, want := reach(t, hosts), "..x x.x xx. "; got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+		n.UnsetLink(addr(1), addr(2))
+		if got, want := reach(t, hosts), ".xx x.x xx. "; got != want {
+			t.Errorf("undone: got %q, want %q", got, want)
 		}
 	})
 }
