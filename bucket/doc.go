@@ -31,7 +31,7 @@
 //   - A change of rate or burst keeps the tokens: a lower burst cuts them, a
 //     higher one adds none, debt stays. No concurrent take, charge or refund
 //     is lost or counted twice. Each conversion rounds down by less than
-//     what refills in 1 ns.
+//     what refills in 1 ns at the new rate.
 //   - When a clock goes back, time stands still: no tokens appear and none
 //     disappear until it has caught up.
 //   - Table: a key that is not full is never forgotten, not even to make
@@ -42,6 +42,8 @@
 //   - Nothing is fair: of two goroutines that want the last token either may get it.
 //   - The clock may run for 75 years from its epoch (so Unix time in
 //     nanoseconds will do for now). After that buckets no longer refill.
+//   - A raised burst reaches a key that is not stored at once: nobody
+//     remembers that it was full at a lower burst.
 //   - Debt beyond the room of the word is forgotten; there is always room
 //     for a debt of a whole burst, and for most limits for decades of refill.
 //   - A table at its bound refuses new keys (Result.Overflow) while no key is full.

@@ -42,7 +42,7 @@ func Per(n int64, d time.Duration) Rate { return Rate{Count: n, Per: d} }
 // Its errors match ErrRateRange.
 func (r Rate) Validate() error {
 	switch {
-	case r.Count == 0 && r.Per >= 0:
+	case r.Count == 0:
 		return nil
 	case r.Count < 0:
 		return fmt.Errorf("%w: %d tokens is negative; write 0/s to deny all", ErrRateRange, r.Count)
@@ -171,7 +171,7 @@ func unitSize(word string) (time.Duration, bool) {
 }
 
 // String returns the shortest form that ParseRate reads back as the same value, such as 100/min
-// or 1/1min30s. A rate that is out of range is written with Go's duration.
+// or 1/1h1s. A rate of 0 without a duration is 0/s, one that is out of range is written with Go's duration.
 func (r Rate) String() string {
 	if r.Count == 0 && r.Per <= 0 {
 		return "0/s"

@@ -153,10 +153,11 @@ func (t *Table) do(o op, key string, own *Params, now, n int64) Result {
 	}
 }
 
-// await returns when whoever sealed the entry of this key has put another in its place or removed it.
-// Sealing is done under the map's lock of the key, so taking that lock is enough.
-func (t *Table) await(key string) {
-	t.keys.Compute(key, func(old *entry, _ bool) (*entry, xsync.ComputeOp) { return old, xsync.CancelOp })
+// await returns when whoever sealed, or is making, the entry of this key has put one in its place or removed it, and
+// tells whether there is one. Both are done under the map's lock of the key, so taking that lock is enough.
+func (t *Table) await(key string) bool {
+	_, ok := t.keys.Compute(key, func(old *entry, _ bool) (*entry, xsync.ComputeOp) { return old, xsync.CancelOp })
+	return ok
 }
 
 // absent answers for a key that is not stored: it is full. ok is false if the caller is to look again.
@@ -166,17 +167,36 @@ func (t *Table) absent(o op, key string, p, own *Params, now, n int64) (r Result
 	if n <= 0 || o == opRefund || !r.OK {
 		return r, true // nothing to remember
 	}
-	if !t.reserve(now) {
-		t.overflows.Add(1)
-		return Result{Overflow: true, RetryAfter: max(wait(t.index.earliest.Load(), now), 1)}, true
+	if t.slots.Load() >= t.max && max(now, 0) < t.index.earliest.Load() {
+		// Certainly no room: a flood of new keys ends here. The slot that was the last may be that of this key.
+		if t.await(key) {
+			return r, false
+		}
+		return t.overflow(now), true
 	}
-	// The bytes of key may belong to a request.
-	key = strings.Clone(key)
+	return t.insert(o, key, own, now, n)
+}
+
+// overflow answers that there is no room for a new key.
+func (t *Table) overflow(now int64) Result {
+	t.overflows.Add(1)
+	return Result{Overflow: true, RetryAfter: max(wait(t.index.earliest.Load(), now), 1)}
+}
+
+// insert makes the entry of a new key. ok is false if the caller is to look again.
+func (t *Table) insert(o op, key string, own *Params, now, n int64) (r Result, ok bool) {
+	key = strings.Clone(key) // its bytes may belong to a request
 	var made *entry
-	t.keys.LoadOrCompute(key, func() (*entry, bool) {
+	var slot, full bool
+	publish := func() (*entry, bool) {
+		if slot = slot || t.claim(); !slot {
+			full = true
+			return nil, true
+		}
 		// The limit is loaded under the map's lock of the key: SetParams stores it before it walks the map, so
 		// it either finds this entry or is found by it.
-		if own == nil {
+		p := own
+		if p == nil {
 			p = t.limit.Load().p
 		}
 		e := &entry{key: key, own: own != nil}
@@ -188,35 +208,48 @@ func (t *Table) absent(o op, key string, p, own *Params, now, n int64) (r Result
 		}
 		made = e
 		return e, false
-	})
+	}
+	t.keys.LoadOrCompute(key, publish)
+	if full {
+		if slot = t.evict(now); !slot {
+			return t.overflow(now), true
+		}
+		t.keys.LoadOrCompute(key, publish)
+	}
 	if made == nil {
-		t.slots.Add(-1)
+		if slot {
+			t.slots.Add(-1)
+		}
 		return r, false
 	}
-	due := int64(math.MaxInt64)
-	if r.ResetAfter != Never && !p.DenyAll() {
-		due = max(now, 0) + int64(r.ResetAfter)
+	due, live := made.fullTime()
+	if !live {
+		due = 0 // sealed already; push will see it
 	}
 	t.index.push(made, due)
 	return r, true
 }
 
-// reserve claims a slot for a new entry, that of a full one if none is free.
-func (t *Table) reserve(now int64) bool {
+// claim takes a free slot.
+func (t *Table) claim() bool {
 	for {
 		n := t.slots.Load()
 		if n >= t.max {
-			break
+			return false
 		}
 		if t.slots.CompareAndSwap(n, n+1) {
 			return true
 		}
 	}
+}
+
+// evict forgets a full key and hands its slot over.
+func (t *Table) evict(now int64) bool {
 	budget := maxMakeRoom
 	for e := t.index.next(now, &budget); e != nil; e = t.index.next(now, &budget) {
 		if t.drop(e, now) {
 			t.evictions.Add(1)
-			return true // its slot goes to the new entry
+			return true
 		}
 	}
 	return false

@@ -1,0 +1,458 @@
+package bucket
+
+import (
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// consistent checks what must hold of a table at rest.
+func consistent(t *testing.T, tab *Table) {
+	t.Helper()
+	if n, slots, heap := tab.keys.Size(), tab.slots.Load(), len(tab.index.heap); int64(n) != slots || n != heap || slots > tab.max {
+		t.Errorf("%d keys, %d slots of %d, %d in the heap", n, slots, tab.max, heap)
+	}
+	for i, s := range tab.index.heap {
+		if int(s.e.pos) != i+1 || s.e.due.Load() != s.due {
+			t.Errorf("slot %d holds an entry that thinks it is in %d, due %d and not %d", i, s.e.pos-1, s.due, s.e.due.Load())
+		}
+		if i > 0 && tab.index.heap[(i-1)/2].due > s.due {
+			t.Errorf("slot %d is out of order", i)
+		}
+		if full, ok := s.e.fullTime(); !ok || full < s.due {
+			t.Errorf("slot %d is recorded as due at %d, but may be full at %d (live %v)", i, s.due, full, ok)
+		}
+		if e, ok := tab.keys.Load(s.e.key); !ok || e != s.e {
+			t.Errorf("slot %d is not in the map", i)
+		}
+	}
+	want := int64(1<<63 - 1)
+	if len(tab.index.heap) > 0 {
+		want = tab.index.heap[0].due
+	}
+	if got := tab.index.earliest.Load(); got != want {
+		t.Errorf("earliest is %d, want %d", got, want)
+	}
+}
+
+func TestLookStoresNothing(t *testing.T) {
+	tab := NewTable(params(t, "3/min", 3), 0)
+	if r := tab.Take("unseen", 0, 0); r != (Result{OK: true, Remaining: 3}) {
+		t.Errorf("%+v", r)
+	}
+	if r := tab.Peek("unseen", 0); r != (Result{OK: true, Remaining: 3}) {
+		t.Errorf("%+v", r)
+	}
+	if r := tab.Take("unseen", 0, 4); r != (Result{Remaining: 3, RetryAfter: Never}) {
+		t.Errorf("%+v", r)
+	}
+	if r := tab.Take("unseen", 0, -1); r != (Result{Remaining: 3, RetryAfter: Never}) {
+		t.Errorf("%+v", r)
+	}
+	if r := tab.Refund("unseen", 0, 2); r != (Result{OK: true, Remaining: 3}) {
+		t.Errorf("%+v", r)
+	}
+	tab.Reset("unseen")
+	if tab.Len() != 0 {
+		t.Errorf("%d keys stored", tab.Len())
+	}
+	for i := range int64(3) {
+		if r := tab.Take("k", 0, 1); !r.OK || r.Remaining != 2-i {
+			t.Errorf("%+v", r)
+		}
+	}
+	for range 100 {
+		if r := tab.Take("k", 0, 0); r != (Result{OK: true, ResetAfter: time.Minute}) {
+			t.Fatalf("%+v", r)
+		}
+	}
+	if r := tab.Take("k", 0, 1); r.OK || r.RetryAfter != 20*time.Second {
+		t.Errorf("%+v", r)
+	}
+	if r := tab.Take("k", 20*sec, 0); r != (Result{OK: true, Remaining: 1, ResetAfter: 40 * time.Second}) {
+		t.Errorf("%+v", r)
+	}
+	if r := tab.Take("k", 20*sec, 1); !r.OK || r.Remaining != 0 {
+		t.Errorf("%+v", r)
+	}
+	consistent(t, tab)
+}
+
+func TestRateZeroStoresNoKeys(t *testing.T) {
+	tab := NewTable(params(t, "0/s", 0), 0)
+	for i := range 1000 {
+		if r := tab.Take(strconv.Itoa(i), int64(i)*sec, 1); r != (Result{RetryAfter: Never}) {
+			t.Fatalf("%+v", r)
+		}
+	}
+	if tab.Len() != 0 {
+		t.Errorf("%d keys", tab.Len())
+	}
+}
+
+func TestTableChangeOfLimit(t *testing.T) {
+	tab := NewTable(params(t, "100/min", 100), 0)
+	for i, rate := range []string{"100/min", "10/min", "1000/min"} {
+		burst := []int64{100, 10, 1000}[i]
+		tab.SetParams(params(t, rate, burst), 0)
+		if r := tab.Take("k", 0, 1); !r.OK || r.Remaining != []int64{99, 9, 8}[i] {
+			t.Errorf("step %d: %+v", i, r)
+		}
+		if tab.Params().Burst() != burst {
+			t.Errorf("the table shows a burst of %d", tab.Params().Burst())
+		}
+	}
+	if r := tab.Peek("other", 0); r.Remaining != 1000 {
+		t.Errorf("a key not seen before: %+v", r)
+	}
+	consistent(t, tab)
+}
+
+// The old rate counts until the change and the new one from then on, also for keys that nobody asks for meanwhile.
+func TestChangeOfLimitCountsFromItsTime(t *testing.T) {
+	tab := NewTable(params(t, "1/s", 100), 0)
+	tab.Take("k", 0, 100)
+	tab.SetParams(params(t, "10/s", 100), 10*sec)
+	tab.SetParams(params(t, "2/s", 100), 12*sec)
+	tab.SetParams(params(t, "2/s", 100), 13*sec)
+	if r := tab.Peek("k", 20*sec); r.Remaining != 10+20+16 {
+		t.Errorf("%+v", r)
+	}
+	consistent(t, tab)
+}
+
+func TestKeysWithParamsOfTheirOwn(t *testing.T) {
+	whole := params(t, "6/s", 60)
+	share := func(den, burst int64) *Params {
+		p, err := NewShare(whole.Rate(), 1, den, burst)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	half, third := share(2, 30), share(3, 20)
+	tab := NewTable(whole, 0)
+	if r := tab.TakeWith("k", half, 0, 30); !r.OK || r.Remaining != 0 {
+		t.Errorf("%+v", r)
+	}
+	// 3/s for 2 s, then 2/s for 3 s. The change of the limit does not give the key the whole rate.
+	if r := tab.TakeWith("k", third, 2*sec, 1); !r.OK || r.Remaining != 5 {
+		t.Errorf("%+v", r)
+	}
+	tab.SetParams(params(t, "60/s", 60), 2*sec)
+	if r := tab.PeekWith("k", third, 5*sec); r.Remaining != 11 {
+		t.Errorf("%+v", r)
+	}
+	if r := tab.ChargeWith("k", third, 5*sec, 12); r.RetryAfter != time.Second/2 {
+		t.Errorf("%+v", r)
+	}
+	if r := tab.RefundWith("k", share(3, 20), 5*sec, 100); r.Remaining != 20 || r.ResetAfter != 0 {
+		t.Errorf("%+v", r)
+	}
+	if r := tab.PeekWith("unseen", third, 0); r.Remaining != 20 {
+		t.Errorf("%+v", r)
+	}
+	// Back under the table's limit: as of now.
+	tab.TakeWith("k", third, 5*sec, 20)
+	if r := tab.Take("k", 6*sec, 0); r.Remaining != 2 {
+		t.Errorf("%+v", r)
+	}
+	consistent(t, tab)
+}
+
+func TestReset(t *testing.T) {
+	tab := NewTable(params(t, "1/min", 3), 0)
+	tab.Charge("k", 0, 10)
+	tab.Take("other", 0, 3)
+	tab.Reset("k")
+	if r := tab.Peek("k", 0); r != (Result{OK: true, Remaining: 3}) {
+		t.Errorf("%+v", r)
+	}
+	if r := tab.Peek("other", 0); r.Remaining != 0 {
+		t.Errorf("%+v", r)
+	}
+	consistent(t, tab)
+}
+
+func TestSweepForgetsOnlyFullKeys(t *testing.T) {
+	tab := NewTable(params(t, "1/s", 10), 0)
+	for i := range int64(10) {
+		tab.Take(strconv.FormatInt(i, 10), 0, i+1)
+	}
+	if n := tab.Sweep(4*sec+1, 0); n != 4 || tab.Len() != 6 {
+		t.Errorf("%d dropped, %d left", n, tab.Len())
+	}
+	tab.Take("4", 4*sec+1, 9) // used since it was recorded
+	if n := tab.Sweep(10*sec, 0); n != 5 || tab.Len() != 1 {
+		t.Errorf("%d dropped, %d left", n, tab.Len())
+	}
+	if r := tab.Peek("4", 10*sec); r.Remaining != 6 {
+		t.Errorf("%+v", r)
+	}
+	if n := tab.Sweep(int64(time.Hour), 0); n != 1 || tab.Stats() != (TableStats{Max: DefaultMaxKeys, Swept: 10}) {
+		t.Errorf("%d dropped, %+v", n, tab.Stats())
+	}
+	consistent(t, tab)
+}
+
+func TestSweepKeepsToItsBudget(t *testing.T) {
+	tab := NewTable(params(t, "1/s", 10), 0)
+	for i := range 100 {
+		tab.Take(strconv.Itoa(i), 0, 1)
+	}
+	total := 0
+	for range 10 {
+		n := tab.Sweep(sec, 10)
+		if n > 10 {
+			t.Errorf("%d dropped", n)
+		}
+		total += n
+	}
+	if total != 100 {
+		t.Errorf("%d dropped", total)
+	}
+}
+
+// The cleaner runs on a clock that was set back behind the creation of an empty bucket.
+func TestSweepOnAClockThatWentBack(t *testing.T) {
+	tab := NewTable(params(t, "10/10s", 10), 0)
+	tab.Take("k", 100*sec, 10)
+	for _, now := range []int64{70 * sec, 0, -5 * sec, 100 * sec} {
+		if n := tab.Sweep(now, 0); n != 0 {
+			t.Errorf("%d dropped at %v", n, time.Duration(now))
+		}
+	}
+	if r := tab.Take("k", 70*sec, 1); r.OK || r.Remaining != 0 {
+		t.Errorf("%+v", r)
+	}
+	// Once forgotten, going back does not bring its time again.
+	tab.Sweep(200*sec, 0)
+	if r := tab.Take("k", 190*sec, 10); !r.OK {
+		t.Errorf("%+v", r)
+	}
+	if r := tab.Take("k", 201*sec, 2); r.OK || r.Remaining != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestFullTableForgetsFullKeysFirst(t *testing.T) {
+	tab := NewTable(params(t, "1/s", 10), 3)
+	tab.Take("a", 0, 10)
+	tab.Take("b", 0, 2)
+	tab.Charge("c", 0, 15)
+	if r := tab.Take("d", sec, 1); r != (Result{Overflow: true, RetryAfter: time.Second}) {
+		t.Errorf("no key is full: %+v", r)
+	}
+	if r := tab.Charge("d", sec, 1); r != (Result{Overflow: true, RetryAfter: time.Second}) {
+		t.Errorf("no key is full: %+v", r)
+	}
+	if r := tab.Peek("d", sec); r != (Result{OK: true, Remaining: 10}) {
+		t.Errorf("a look needs no room: %+v", r)
+	}
+	if r := tab.Take("a", sec, 1); !r.OK {
+		t.Errorf("known keys go on: %+v", r)
+	}
+	if r := tab.Take("d", 2*sec, 10); !r.OK || r.Remaining != 0 {
+		t.Errorf("b is full: %+v", r)
+	}
+	tab.Refund("a", 2*sec, 9) // full earlier than was to be expected
+	if r := tab.Take("e", 2*sec, 10); !r.OK {
+		t.Errorf("a is full: %+v", r)
+	}
+	if r := tab.Take("f", 2*sec, 1); r.OK || r.RetryAfter != 10*time.Second {
+		t.Errorf("%+v", r)
+	}
+	for key, left := range map[string]int64{"c": -3, "d": 0, "e": 0} {
+		if r := tab.Peek(key, 2*sec); r.Remaining != max(left, 0) || r.ResetAfter != time.Duration(10-left)*time.Second {
+			t.Errorf("%s: %+v", key, r)
+		}
+	}
+	if s := tab.Stats(); s != (TableStats{Entries: 3, Max: 3, Evictions: 2, Overflows: 3}) {
+		t.Errorf("%+v", s)
+	}
+	tab.Reset("c")
+	if r := tab.Take("f", 2*sec, 1); !r.OK {
+		t.Errorf("there is room: %+v", r)
+	}
+	consistent(t, tab)
+}
+
+// A faster rate makes keys full earlier than recorded: they must be found.
+func TestRoomAfterARaisedRate(t *testing.T) {
+	tab := NewTable(params(t, "1/h", 2), 2)
+	tab.Take("a", 0, 2)
+	tab.Take("b", 0, 2)
+	tab.SetParams(params(t, "0/s", 2), 0)
+	if r := tab.Take("c", sec, 1); r.OK || r.Overflow {
+		t.Errorf("%+v", r)
+	}
+	tab.SetParams(params(t, "2/s", 2), sec)
+	if r := tab.Take("c", 2*sec, 1); !r.OK {
+		t.Errorf("%+v", r)
+	}
+	consistent(t, tab)
+}
+
+// TestFloodOfNewKeysCostsNoScan holds the lock of the index: the flood is refused without it.
+func TestFloodOfNewKeysCostsNoScan(t *testing.T) {
+	const known = 1000
+	tab := NewTable(params(t, "1/min", 5), known)
+	for i := range known {
+		tab.Take("known"+strconv.Itoa(i), 0, 5)
+	}
+	tab.index.mu.Lock()
+	for i := range 100_000 {
+		if r := tab.Take("new"+strconv.Itoa(i), int64(i), 1); !r.Overflow || r.OK || r.RetryAfter <= 0 {
+			t.Fatalf("%+v", r)
+		}
+	}
+	tab.index.mu.Unlock()
+	for i := range known {
+		if r := tab.Take("known"+strconv.Itoa(i), sec, 1); r.OK {
+			t.Fatalf("%d was forgotten", i)
+		}
+	}
+	if s := tab.Stats(); s.Overflows != 100_000 || s.Evictions != 0 || s.Entries != known {
+		t.Errorf("%+v", s)
+	}
+	consistent(t, tab)
+}
+
+func TestFloodThroughATableOfShortMemory(t *testing.T) {
+	tab := NewTable(params(t, "1000000/s", 10), 1000)
+	over := 0
+	for i := range 200_000 {
+		if r := tab.Take(strconv.Itoa(i), int64(i)*10, 1); r.Overflow {
+			over++
+		}
+	}
+	if s := tab.Stats(); over != 0 || s.Entries != 1000 || s.Evictions != 199_000 {
+		t.Errorf("%+v", s)
+	}
+	consistent(t, tab)
+}
+
+func TestKeysAreBytes(t *testing.T) {
+	tab := NewTable(params(t, "1/min", 1), 0)
+	keys := []string{"", "\x00", "\xff\xfe", "/\xc0", "a", "A", strings.Repeat("x", 1<<16)}
+	for i, k := range keys {
+		buf := []byte(k)
+		if r := tab.Take(string(buf), 0, 1); !r.OK {
+			t.Errorf("key %d: %+v", i, r)
+		}
+	}
+	for i, k := range keys {
+		if r := tab.Take(k, 0, 1); r.OK {
+			t.Errorf("key %d: %+v", i, r)
+		}
+	}
+	if tab.Len() != len(keys) {
+		t.Errorf("%d keys", tab.Len())
+	}
+}
+
+// TestTableAgreesWithTwins runs keys of a small table through everything it offers, and compares with a
+// twin for each key. Forgetting and making anew must not show.
+func TestTableAgreesWithTwins(t *testing.T) {
+	rnd := source(t)
+	for range 60 {
+		limits := []*Params{params(t, "3/s", 5), params(t, "1/min", 50), params(t, "7/s", 1), params(t, "1000000/s", 20)}
+		p := limits[rnd.IntN(len(limits))]
+		tab := NewTable(p, 1+rnd.IntN(8))
+		twins := map[string]*twin{}
+		now := int64(0)
+		for range 400 {
+			now += logUniform(rnd, 1, 1<<uint(1+rnd.IntN(36)))
+			key := fmt.Sprint("k", rnd.IntN(10))
+			w := twins[key]
+			if w == nil {
+				w = newTwin(p.rate, 1, 1, p.burst)
+				twins[key] = w
+			}
+			n, level := rnd.Int64N(7), w.at(now)
+			var r Result
+			switch k := rnd.IntN(20); {
+			case k == 0:
+				p = limits[rnd.IntN(len(limits))]
+				tab.SetParams(p, now)
+				for key, w := range twins {
+					// A full key that was forgotten cannot keep its lower burst, because nobody
+					// remembers it: an unseen key is full.
+					e, ok := tab.keys.Load(key)
+					if !ok {
+						delete(twins, key)
+						continue
+					}
+					kept, _ := e.Tokens(now)
+					level := w.at(now)
+					if level.Cmp(rat(p.burst)) > 0 {
+						level = rat(p.burst)
+					}
+					lost := level.Sub(level, kept)
+					if lost.Sign() < 0 || lost.Cmp(big.NewRat(1, int64(p.unit))) >= 0 {
+						t.Fatalf("%s lost %s tokens in the change to %s", key, lost, p.rate)
+					}
+					*w = *newTwin(p.rate, 1, 1, p.burst)
+					w.level, w.last = kept, now
+				}
+				continue
+			case k == 1:
+				tab.Sweep(now, 1+rnd.IntN(3))
+				continue
+			case k == 2:
+				tab.Reset(key)
+				delete(twins, key)
+				continue
+			case k == 3:
+				if r = tab.Refund(key, now, n); r.OK {
+					w.change(now, n)
+				}
+			case k == 4:
+				if r = tab.Charge(key, now, n); r.OK {
+					w.change(now, -n)
+				}
+			default:
+				if r = tab.Take(key, now, n); r.OK {
+					w.change(now, -n)
+				} else if !r.Overflow && n <= w.burst && level.Cmp(rat(n)) >= 0 {
+					t.Fatalf("%s: %d of %s refused: %+v", key, n, level, r)
+				}
+				if r.OK && w.level.Cmp(rat(min(0, floor(level)))) < 0 {
+					t.Fatalf("%s: %d of %s taken", key, n, level)
+				}
+			}
+			if r.Overflow {
+				if level.Cmp(rat(w.burst)) < 0 {
+					t.Fatalf("%s was forgotten with %s tokens", key, level)
+				}
+				continue
+			}
+			if got := max(0, floor(w.at(now))); r.Remaining != got {
+				t.Fatalf("%s: %+v, want %d left", key, r, got)
+			}
+		}
+		consistent(t, tab)
+	}
+}
+
+func TestHeapKeepsItsOrder(t *testing.T) {
+	rnd := source(t)
+	tab := NewTable(params(t, "1000/s", 1000), 0)
+	for i := range 5000 {
+		key := strconv.Itoa(rnd.IntN(300))
+		switch rnd.IntN(5) {
+		case 0:
+			tab.Refund(key, int64(i)*ms, rnd.Int64N(1000))
+		case 1:
+			tab.Reset(key)
+		case 2:
+			tab.Sweep(int64(i)*ms, 5)
+		default:
+			tab.Take(key, int64(i)*ms, rnd.Int64N(1000))
+		}
+	}
+	consistent(t, tab)
+}
