@@ -1,0 +1,247 @@
+package hybrid
+
+import (
+	"slices"
+	"time"
+)
+
+// ask is a request to the owner that is in flight for one key. Requests of the same key that come
+// meanwhile wait with it.
+type ask struct {
+	waiters []*waiter
+	started int64
+	resend  int64 // when to say it again
+	tries   int
+}
+
+// waiter is one request that waits for the owner.
+type waiter struct {
+	cost  int64 // 0: wants to know the balance, no tokens
+	until int64
+	asked bool // its cost was in the message that was sent last
+	done  chan Decision
+}
+
+const (
+	resendAfter = int64(5 * time.Millisecond) // a few round trips in a data centre; doubled each time
+	pollEvery   = int64(5 * time.Millisecond)
+	probeEvery  = int64(10 * time.Millisecond)
+	recallWait  = int64(15 * time.Millisecond) // how long the owner holds an answer while idle credit comes back
+)
+
+// wait queues a request for the owner's answer, and asks unless an ask is in flight.
+func (e *Engine) wait(a *account, cost, now int64) *waiter {
+	w := &waiter{cost: cost, until: now + int64(e.cfg.AskTimeout), done: make(chan Decision, 1)}
+	if a.ask == nil {
+		a.ask = &ask{started: now}
+		if len(e.asks) == 0 {
+			e.wake()
+		}
+		e.asks = append(e.asks, a)
+		a.ask.waiters = append(a.ask.waiters, w)
+		e.sendAsk(a, now)
+		return w
+	}
+	a.ask.waiters = append(a.ask.waiters, w)
+	if a.owner == e.self {
+		e.sendAsk(a, now)
+	}
+	return w
+}
+
+func (e *Engine) wake() {
+	select {
+	case e.kick <- struct{}{}:
+	default:
+	}
+}
+
+// sendAsk tells the owner what the account's waiters want, in total: said twice, it grants nothing more.
+func (e *Engine) sendAsk(a *account, now int64) {
+	r := a.report(now)
+	for _, w := range a.ask.waiters {
+		w.asked = true
+	}
+	a.ask.resend = now + resendAfter<<min(a.ask.tries, 5)
+	a.ask.tries++
+	e.stats.asks.Add(1)
+	if a.ask.tries > 1 {
+		e.stats.resent.Add(1)
+	}
+	switch {
+	case a.owner == nil:
+	case a.owner == e.self:
+		if g := e.handle(e.self, e.inc, &r, now); g != nil {
+			e.answer(a, g, now, now)
+		}
+	default:
+		e.send(a.owner, &message{reports: []report{r}}, now, false)
+	}
+}
+
+// answer takes in a grant and serves who waits, first come first served.
+func (e *Engine) answer(a *account, g *grant, re, now int64) {
+	gen := a.gen
+	e.apply(a, g, re, now)
+	if g.flags&grantNews != 0 {
+		a.refusal.Store(nil)
+		return
+	}
+	if g.flags&grantRecall != 0 {
+		e.giveBack(a, now)
+		return
+	}
+	if a.ask == nil {
+		return
+	}
+	if a.gen != gen { // the owner did not know the generation: ask again in the next
+		e.sendAsk(a, now)
+		return
+	}
+	e.serve(a, g, now)
+}
+
+// serve decides the waiters that can be decided after an answer, and asks again for those that came since.
+func (e *Engine) serve(a *account, g *grant, now int64) {
+	k := a.ask
+	refused := false
+	for len(k.waiters) > 0 {
+		w := k.waiters[0]
+		if w.cost == 0 {
+			w.done <- a.decision(true, SourceOwner, now)
+			k.waiters = k.waiters[1:]
+			continue
+		}
+		if _, ok := a.spend(w.cost); ok {
+			e.stats.askTime(now - k.started)
+			w.done <- a.decision(true, SourceOwner, now)
+			k.waiters = k.waiters[1:]
+			continue
+		}
+		if g.flags&grantHold != 0 || !w.asked {
+			break
+		}
+		if !refused {
+			e.refuse(a, g, now)
+			refused = true
+		}
+		retry := a.refusal.Load().wait(w.cost, now)
+		if retry == 0 {
+			break // covered, but not granted: others were first, or it takes a tick. Ask again
+		}
+		e.stats.askTime(now - k.started)
+		a.denied.Add(w.cost)
+		w.done <- a.denial(w.cost, retry, SourceOwner, now)
+		k.waiters = k.waiters[1:]
+	}
+	if len(k.waiters) == 0 {
+		e.endAsk(a)
+		return
+	}
+	if !k.waiters[0].asked && a.owner != e.self {
+		k.tries = 0
+		k.started = now
+		e.sendAsk(a, now)
+	}
+}
+
+func (e *Engine) endAsk(a *account) {
+	a.ask = nil
+	if i := slices.Index(e.asks, a); i >= 0 {
+		e.asks[i] = e.asks[len(e.asks)-1]
+		e.asks = e.asks[:len(e.asks)-1]
+	}
+}
+
+// Poll resends asks, ends those that waited too long, and probes peers that are about to be thought silent. It
+// returns the nanoseconds after which it wants to be called again, 0 for not before there is a new ask.
+func (e *Engine) Poll(now int64) int64 {
+	e.mu.Lock()
+	defer e.unlock()
+	for i := len(e.asks) - 1; i >= 0; i-- {
+		if i >= len(e.asks) {
+			continue
+		}
+		a := e.asks[i]
+		e.expire(a, now)
+		if a.ask != nil && now >= a.ask.resend {
+			e.bind(a)
+			if e.silent(a.owner, now) {
+				e.giveUp(a, now)
+			} else {
+				e.sendAsk(a, now)
+			}
+		}
+	}
+	probing := e.probe(now)
+	switch {
+	case len(e.asks) > 0:
+		return pollEvery
+	case probing:
+		return probeEvery
+	}
+	return 0
+}
+
+// expire decides the waiters whose time is over by fallback.
+func (e *Engine) expire(a *account, now int64) {
+	rest := a.ask.waiters[:0:0]
+	for _, w := range a.ask.waiters {
+		if now < w.until {
+			rest = append(rest, w)
+			continue
+		}
+		e.stats.timedOut.Add(1)
+		w.done <- e.fall(a, w.cost, now)
+	}
+	if a.ask.waiters = rest; len(rest) == 0 {
+		e.endAsk(a)
+	}
+}
+
+// giveUp decides all waiters of an account by fallback, because its owner is silent.
+func (e *Engine) giveUp(a *account, now int64) {
+	for _, w := range a.ask.waiters {
+		w.done <- e.fall(a, w.cost, now)
+	}
+	a.ask.waiters = nil
+	e.endAsk(a)
+}
+
+// probe asks members that have not answered for a tick and a half for a sign of life, so that a few lost
+// messages are not taken for a silent owner.
+func (e *Engine) probe(now int64) (any bool) {
+	for _, p := range e.peers {
+		if quiet := now - p.heardAt; !p.present || p == e.self || quiet < 3*e.tick/2 || quiet >= 3*e.tick {
+			continue
+		}
+		any = true
+		if now-p.probedAt >= probeEvery {
+			p.probedAt = now
+			e.send(p, &message{probe: true}, now, false)
+		}
+	}
+	return any
+}
+
+// giveBack returns the credit that was not used since the last tick.
+func (e *Engine) giveBack(a *account, now int64) {
+	if k := a.counters(); k.c != a.usedC || a.ask != nil {
+		return
+	}
+	n := a.drain()
+	if n == 0 {
+		return
+	}
+	a.r += n
+	r := a.report(now)
+	if a.owner == e.self {
+		if g := e.handle(e.self, e.inc, &r, now); g != nil {
+			e.apply(a, g, now, now)
+		}
+		return
+	}
+	if a.owner != nil {
+		e.send(a.owner, &message{reports: []report{r}}, now, false)
+	}
+}

@@ -1,0 +1,330 @@
+package hybrid
+
+import (
+	"math"
+
+	"github.com/jatah-io/jatah/bucket"
+)
+
+// begin decides a request that found neither credit nor a standing denial, or makes it wait for the owner.
+func (e *Engine) begin(now int64, l *Limit, key string, cost int64) (Decision, *waiter) {
+	e.mu.Lock()
+	defer e.unlock()
+	if e.closed.Load() {
+		return Decision{Mode: l.spec.Mode, Err: ErrClosed, RetryAfter: bucket.Never}, nil
+	}
+	if cost == 0 || cost > l.spec.Burst {
+		return e.look(l, key, cost, now)
+	}
+	a, err := e.account(l, key)
+	if err != nil {
+		return Decision{Mode: l.spec.Mode, Err: err, RetryAfter: e.cfg.Tick}, nil
+	}
+	e.bind(a)
+	if a.owner == nil || e.silent(a.owner, now) {
+		return e.fall(a, cost, now), nil
+	}
+	if !a.live && a.g > 0 && now-a.idleAt > 10*e.tick {
+		e.renew(a) // the owner may have forgotten a quiet key: say nothing that it would have to know
+	}
+	if l.spec.Mode == Hybrid {
+		if left, ok := a.spend(cost); ok { // it came while the lock was waited for
+			return l.onCredit(&l.spec, a, left), nil
+		}
+		if e.overshoot(a, cost, now) {
+			return a.decision(true, SourceLocal, now), nil
+		}
+	}
+	w := e.wait(a, cost, now)
+	select {
+	case d := <-w.done: // this node is the owner
+		return d, nil
+	default:
+		return Decision{}, w
+	}
+}
+
+// look answers a request that takes nothing: of cost 0, or above the burst. It stores nothing that was not there.
+func (e *Engine) look(l *Limit, key string, cost, now int64) (Decision, *waiter) {
+	if cost > l.spec.Burst {
+		if a, ok := l.accounts.Load(key); ok && a.heard {
+			d := a.decision(false, SourceLocal, now)
+			d.RetryAfter = bucket.Never
+			return d, nil
+		}
+		return Decision{Mode: l.spec.Mode, Remaining: l.spec.Burst, RetryAfter: bucket.Never}, nil
+	}
+	if a, ok := l.accounts.Load(key); ok && a.heard {
+		return a.decision(true, SourceLocal, now), nil
+	}
+	hash := e.hash(l, key)
+	if p := e.parts[e.partOf(hash)]; p.owned {
+		e.settleShares(p, now)
+		x := e.peekLedger(p, l, key, hash, now)
+		level := p.level(x, now)
+		return Decision{OK: true, Mode: l.spec.Mode, Source: SourceOwner, Remaining: min(max(0, int64(math.Floor(level))), l.spec.Burst),
+			ResetAfter: l.fill(float64(l.spec.Burst) - level)}, nil
+	}
+	return Decision{OK: true, Mode: l.spec.Mode, Remaining: l.spec.Burst}, nil
+}
+
+// sync tells the owner of a refund or charge, or just asks it for the balance.
+func (e *Engine) sync(now int64, l *Limit, key string, refund, charge int64) (*account, *waiter, error) {
+	e.mu.Lock()
+	defer e.unlock()
+	if e.closed.Load() {
+		return nil, nil, ErrClosed
+	}
+	a, err := e.account(l, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.bind(a)
+	a.u = saturatingAdd(a.u, min(refund, l.spec.Burst))
+	if charge > 0 {
+		a.credit.Add(-min(charge, maxBurst))
+	}
+	if refund > 0 || charge > 0 {
+		e.activate(a)
+		a.refusal.Store(nil)
+	}
+	if a.owner == nil || e.silent(a.owner, now) {
+		return a, nil, nil
+	}
+	return a, e.wait(a, 0, now), nil
+}
+
+// overshoot spends up to floor(phi*b/K) beyond credit without asking, only where the balance seen last was above
+// phi*b, and again only when the owner has charged the last one.
+func (e *Engine) overshoot(a *account, cost, now int64) bool {
+	budget := a.limit.spec.Overshoot * float64(a.limit.spec.Burst)
+	if budget == 0 || a.heard && a.known <= budget || e.weight(now) == 0 {
+		return false
+	}
+	if allowance := int64(budget / float64(e.k)); a.credit.Load()-cost < -allowance {
+		return false
+	}
+	a.credit.Add(-cost)
+	e.activate(a)
+	if a.ask == nil && a.owner != e.self {
+		r := a.report(now)
+		r.want = saturatingAdd(r.c, r.r)
+		e.send(a.owner, &message{reports: []report{r}}, now, false)
+	}
+	return true
+}
+
+// account finds or makes the account of a key.
+func (e *Engine) account(l *Limit, key string) (*account, error) {
+	if a, ok := l.accounts.Load(key); ok {
+		return a, nil
+	}
+	if len(e.accounts) >= e.cfg.MaxKeys {
+		e.sweepAccounts(e.now(), 64)
+		if len(e.accounts) >= e.cfg.MaxKeys {
+			e.stats.overflows.Add(1)
+			return nil, ErrOverflow
+		}
+	}
+	hash := e.hash(l, key)
+	a := &account{limit: l, key: key, hash: hash, part: e.partOf(hash), index: len(e.accounts)}
+	e.accounts = append(e.accounts, a)
+	e.gen++
+	a.gen = e.gen
+	e.byGen[a.gen] = a
+	if a.owner = e.ownerOf(a.part); a.owner != nil {
+		a.ownerInc = a.owner.inc
+	}
+	l.accounts.Store(key, a)
+	return a, nil
+}
+
+// handle is the owner's side of a report or an ask: nil if this node does not own the key.
+func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
+	l, ok := e.limits.Load(m.limit)
+	if !ok {
+		return &grant{gen: m.gen, flags: grantNoLimit}
+	}
+	hash := e.hash(l, m.key)
+	p := e.parts[e.partOf(hash)]
+	if !p.owned {
+		return nil
+	}
+	e.settleShares(p, now)
+	if m.g == 0 && m.c == 0 && m.u == 0 && m.want == 0 && p.ledgers[ledgerKey{l, m.key}] == nil {
+		x := e.peekLedger(p, l, m.key, hash, now) // a look stores nothing
+		return &grant{gen: m.gen, bal: p.level(x, now), rate: e.gain(p, l)}
+	}
+	x := e.ledger(p, l, m.key, hash, now)
+	if x == nil {
+		e.stats.overflows.Add(1)
+		return &grant{gen: m.gen, rate: 1e9 / float64(e.tick), flags: grantContended}
+	}
+	p.refill(x, now)
+	returned := m.r + m.u
+	n := e.settleReport(p, x, from.name, inc, m, now)
+	if n == nil {
+		return &grant{gen: m.gen, bal: p.level(x, now), rate: e.gain(p, l), flags: grantUnknown}
+	}
+	e.grantTo(p, x, n, m, now)
+	var flags uint64
+	if m.want > n.g {
+		flags = e.refusing(p, x, n, m, now)
+	} else {
+		n.refused = 0
+	}
+	e.changed(p, x)
+	if returned > 0 {
+		e.tell(p, x)
+	}
+	return &grant{gen: n.gen, g: n.g, c: n.c, r: n.r, u: n.u, bal: p.level(x, now), rate: e.gain(p, l), out: int64(x.outstanding()), flags: flags}
+}
+
+// gain is what a key's pool gains now, in tokens per second.
+func (e *Engine) gain(p *partition, l *Limit) float64 { return l.perNs * 1e9 * p.era().fraction }
+
+// refusing decides what goes with an answer that does not grant all that is wanted: while other nodes hold credit
+// that they do not use, it is called back and the answer is put off; otherwise it is a denial.
+func (e *Engine) refusing(p *partition, x *ledger, n *entry, m *report, now int64) uint64 {
+	if x.limit.spec.Mode == Hybrid && e.recall(p, x, n, now) {
+		e.grantTo(p, x, n, m, now)
+		if m.want <= n.g {
+			return 0
+		}
+		return grantHold
+	}
+	n.refused = max(1, m.least-m.c-m.r)
+	var demand float64
+	for _, y := range x.entries {
+		demand += e.wanted(y, now)
+	}
+	n.quietUntil = now + 10*e.tick
+	if demand > x.limit.perNs*p.era().fraction {
+		return grantContended
+	}
+	return 0
+}
+
+// recall calls credit back from lenders that do not use it. It says whether some has come or may come soon.
+func (e *Engine) recall(p *partition, x *ledger, asker *entry, now int64) bool {
+	if now < x.recallUntil {
+		return true
+	}
+	if now < x.recallUntil+e.tick {
+		return false
+	}
+	any := false
+	for _, y := range x.entries {
+		if y == asker || y.out() < 1 || e.wanted(y, now)*float64(2*e.tick) >= 1 {
+			continue
+		}
+		if y.lender == e.cfg.Node {
+			if a := e.byGen[y.gen]; a != nil && y.inc == e.inc {
+				before := y.out()
+				e.giveBack(a, now)
+				any = any || y.out() < before
+			}
+			continue
+		}
+		if to := e.byName[y.lender]; to != nil && to.present && to.inc == y.inc {
+			any = true
+			e.send(to, &message{re: 0, grants: []grant{{gen: y.gen, g: y.g, c: y.c, r: y.r, u: y.u, bal: p.level(x, now), rate: e.gain(p, x.limit), flags: grantRecall}}}, now, false)
+		}
+	}
+	if any {
+		x.recallUntil = now + recallWait
+	}
+	return any
+}
+
+func (e *Engine) hash(l *Limit, key string) uint64 { return e.ringHash(l.spec.Name, key) }
+
+// ledger finds or makes the ledger of a key; nil: there is no room for a new one.
+func (e *Engine) ledger(p *partition, l *Limit, key string, hash uint64, now int64) *ledger {
+	k := ledgerKey{l, key}
+	if x := p.ledgers[k]; x != nil {
+		return x
+	}
+	if e.nledgers >= e.cfg.MaxKeys {
+		e.sweepLedgers(now, 64)
+		if e.nledgers >= e.cfg.MaxKeys {
+			return nil
+		}
+	}
+	x := e.peekLedger(p, l, key, hash, now)
+	p.ledgers[k] = x
+	e.nledgers++
+	return x
+}
+
+// peekLedger is the key's ledger at now, or what it would start from; it is not stored.
+func (e *Engine) peekLedger(p *partition, l *Limit, key string, hash uint64, now int64) *ledger {
+	if x := p.ledgers[ledgerKey{l, key}]; x != nil {
+		p.refill(x, now)
+		return x
+	}
+	b := p.base(l)
+	x := &ledger{limit: l, key: key, hash: hash, pool: b.pool, cap: b.cap, at: b.at, era: b.era, start: b.start}
+	p.refill(x, now)
+	return x
+}
+
+func (e *Engine) eachLedger(p *partition, l *Limit, f func(*ledger)) {
+	for k, x := range p.ledgers {
+		if k.limit == l {
+			f(x)
+		}
+	}
+	if b := p.bases[l]; b != nil {
+		f(b)
+	}
+}
+
+// tell puts a ledger on the list of those whose refused nodes are told, at the next tick, that tokens are there.
+func (e *Engine) tell(p *partition, x *ledger) {
+	if x.telling {
+		return
+	}
+	for _, n := range x.entries {
+		if n.refused > 0 {
+			x.telling = true
+			e.telling = append(e.telling, &tell{p, x, 5})
+			return
+		}
+	}
+}
+
+type tell struct {
+	p     *partition
+	x     *ledger
+	ticks int // how often it is said: a message may be lost
+}
+
+// tellRefused queues the news for those whose refused cost is covered now.
+func (e *Engine) tellRefused(now int64) {
+	keep := e.telling[:0]
+	for _, t := range e.telling {
+		if t.ticks--; t.ticks < 0 || !t.p.owned {
+			t.x.telling = false
+			continue
+		}
+		keep = append(keep, t)
+		e.settleShares(t.p, now)
+		t.p.refill(t.x, now)
+		level := t.p.level(t.x, now)
+		for _, n := range t.x.entries {
+			if n.refused == 0 || level < float64(n.refused) || now > n.quietUntil {
+				continue
+			}
+			g := grant{gen: n.gen, g: n.g, c: n.c, r: n.r, u: n.u, bal: level, rate: e.gain(t.p, t.x.limit), flags: grantNews}
+			if n.lender == e.cfg.Node {
+				if a := e.byGen[n.gen]; a != nil {
+					a.refusal.Store(nil)
+				}
+			} else if to := e.byName[n.lender]; to != nil && to.present && to.inc == n.inc {
+				to.due = append(to.due, g)
+			}
+		}
+	}
+	e.telling = keep
+}

@@ -1,0 +1,298 @@
+package hybrid
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v4"
+
+	"github.com/jatah-io/jatah/ring"
+)
+
+// Network carries an engine's messages to other members.
+type Network interface {
+	// Send is one way and may lose, double, delay and reorder. It must not block for long
+	// and must not keep msg. Messages are at most Config.MaxMessage bytes.
+	Send(to string, msg []byte) error
+	// Transfer delivers a message of any size or fails. It may block.
+	Transfer(to string, msg []byte) error
+}
+
+// Config is an engine's configuration. Zero fields mean the defaults named beside them.
+type Config struct {
+	Node       string  // this member's name
+	Network    Network // nil: one node alone, which decides on the bare bucket
+	Ring       ring.Config
+	Tick       time.Duration // sync interval; 100 ms. TTL is five of it
+	AskTimeout time.Duration // longest wait for an owner; 50 ms
+	Settle     time.Duration // how long a change of membership needs to reach everybody; 2 s
+	Grace      time.Duration // how long a failed member's share stays reserved; 60 s; negative: for ever
+	Expect     int           // members that the cluster is meant to have, if known
+	MaxMessage int           // bytes; 1200
+	MaxKeys    int           // keys kept per node; 1 << 20
+	Logger     *slog.Logger  // nil: discards
+
+	// Incarnation gives the 64 bits that name one life of this engine; nil: crypto/rand.
+	Incarnation func() uint64
+}
+
+func (c Config) withDefaults() Config {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&c.Tick, 100*time.Millisecond)
+	def(&c.AskTimeout, 50*time.Millisecond)
+	def(&c.Settle, 2*time.Second)
+	def(&c.Grace, time.Minute)
+	if c.MaxMessage == 0 {
+		c.MaxMessage = 1200
+	}
+	if c.MaxKeys == 0 {
+		c.MaxKeys = 1 << 20
+	}
+	if c.Ring.Partitions == 0 {
+		c.Ring.Partitions = ring.DefaultPartitions
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Incarnation == nil {
+		c.Incarnation = func() uint64 {
+			var b [8]byte
+			_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+			return binary.LittleEndian.Uint64(b[:])
+		}
+	}
+	return c
+}
+
+// Engine decides for one node: it is the lender of its share, the holder of credit, and the owner of
+// the partitions that the ring gives it.
+//
+// Its core is a state machine without I/O: time comes in as an argument, messages go out over a list that is
+// sent once the lock is released. Safe for any number of goroutines; must not be copied.
+type Engine struct {
+	cfg   Config
+	epoch time.Time // of the engine's clock
+	tick  int64     // ns
+	ttl   int64
+	log   *slog.Logger
+
+	clock  func() int64 // own monotonic clock
+	spawn  func(func()) // runs what may block
+	limits *xsync.Map[string, *Limit]
+	stats  counts
+	closed atomic.Bool
+	splitK atomic.Int64  // K that shares of split mode are made for
+	kick   chan struct{} // wakes the loop that resends asks
+	done   chan struct{}
+	loops  sync.WaitGroup
+
+	mu       sync.Mutex
+	inc      uint64 // this life's incarnation
+	ownEpoch uint64 // how often the set of owned partitions changed
+	born     int64
+	lastTick int64
+	ticks    uint64
+	leaving  bool
+
+	view    View
+	peers   []*peer // sorted by name; includes this node
+	byName  map[string]*peer
+	self    *peer
+	k       int
+	counted countedSet
+	kHist   []kMoment
+
+	lend  []lending // by partition
+	parts []*partition
+
+	gen         uint64
+	byGen       map[uint64]*account
+	accounts    []*account
+	active      []*account
+	asks        []*account // with an ask in flight
+	cursor      int        // of the sweep of accounts
+	pcursor     int        // of the sweep of ledgers
+	nledgers    int
+	telling     []*tell
+	handing     []*handing
+	standby     map[int]*standby // by partition: what this node keeps as heir
+	handSeq     uint64
+	standbySeq  uint64
+	unconfirmed []*sentStandby
+
+	out []outgoing
+	w   *writer
+}
+
+type outgoing struct {
+	to   string
+	msg  []byte
+	bulk bool
+}
+
+// New makes an engine. Run starts its loops; until SetView is called it has no members.
+func New(cfg Config) *Engine {
+	cfg = cfg.withDefaults()
+	e := &Engine{
+		cfg: cfg, epoch: time.Now(), tick: int64(cfg.Tick), ttl: 5 * int64(cfg.Tick), log: cfg.Logger,
+		limits: xsync.NewMap[string, *Limit](),
+		kick:   make(chan struct{}, 1), done: make(chan struct{}),
+		byName: map[string]*peer{}, byGen: map[uint64]*account{}, standby: map[int]*standby{},
+		w: newWriter(),
+	}
+	e.clock = func() int64 { return int64(time.Since(e.epoch)) + 1 }
+	e.spawn = func(f func()) { e.loops.Go(f) }
+	e.inc = cfg.Incarnation()
+	e.lend = make([]lending, cfg.Ring.Partitions)
+	e.parts = make([]*partition, cfg.Ring.Partitions)
+	for i := range e.parts {
+		e.parts[i] = &partition{id: i}
+	}
+	return e
+}
+
+// now is the engine's clock: monotonic nanoseconds since it was made, starting at 1 so that 0 can mean never.
+func (e *Engine) now() int64 { return e.clock() }
+
+// time is a moment of the engine's clock as a time of day.
+func (e *Engine) time(at int64) time.Time { return e.epoch.Add(time.Duration(at - 1)) }
+
+// alone says that there is no network: this node has the whole of every limit.
+func (e *Engine) alone() bool { return e.cfg.Network == nil }
+
+// Run starts the loops that keep the engine going; Close ends them.
+func (e *Engine) Run() {
+	e.mu.Lock()
+	e.born, e.lastTick = e.now(), e.now()
+	e.mu.Unlock()
+	e.loops.Add(2)
+	go e.tickLoop()
+	go e.askLoop()
+}
+
+func (e *Engine) tickLoop() {
+	defer e.loops.Done()
+	t := time.NewTicker(e.cfg.Tick)
+	defer t.Stop()
+	boot := newBootClock()
+	for {
+		select {
+		case <-e.done:
+			return
+		case <-t.C:
+			e.Tick(e.now(), boot.suspended())
+		}
+	}
+}
+
+// askLoop resends asks and ends those that waited too long. It sleeps while there is none.
+func (e *Engine) askLoop() {
+	defer e.loops.Done()
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-e.done:
+			return
+		case <-e.kick:
+		case <-t.C:
+		}
+		if next := e.Poll(e.now()); next > 0 {
+			t.Reset(time.Duration(next))
+		}
+	}
+}
+
+// Tick does what is due every sync interval. late is how long the machine was suspended since the last
+// tick, which the monotonic clock does not show.
+func (e *Engine) Tick(now int64, late time.Duration) {
+	start := time.Now()
+	if e.alone() {
+		e.sweepBuckets(now)
+		return
+	}
+	e.mu.Lock()
+	e.doTick(now, int64(late))
+	e.unlock()
+	e.stats.tick.Store(int64(time.Since(start)))
+}
+
+// Receive takes in a message from a member. It keeps nothing of msg.
+func (e *Engine) Receive(now int64, from string, msg []byte) {
+	m, err := decode(msg)
+	if err != nil {
+		e.stats.malformed.Add(1)
+		e.log.Debug("message dropped", "from", from, "err", err)
+		return
+	}
+	e.mu.Lock()
+	e.receive(now, from, m)
+	e.unlock()
+}
+
+// Now is the engine's clock, for callers of Tick, Receive and Poll.
+func (e *Engine) Now() int64 { return e.now() }
+
+// unlock releases the lock and sends what was collected under it.
+func (e *Engine) unlock() {
+	out := e.out
+	e.out = nil
+	e.mu.Unlock()
+	for _, o := range out {
+		if o.bulk {
+			e.spawn(func() { e.transfer(o) })
+			continue
+		}
+		if err := e.cfg.Network.Send(o.to, o.msg); err != nil {
+			e.stats.unsent.Add(1)
+		}
+	}
+}
+
+func (e *Engine) transfer(o outgoing) {
+	if err := e.cfg.Network.Transfer(o.to, o.msg); err != nil {
+		e.log.Debug("transfer failed, will be tried again", "to", o.to, "err", err)
+	}
+}
+
+// send queues a message for a member; it carries the stamps that every message carries.
+func (e *Engine) send(to *peer, m *message, now int64, bulk bool) {
+	m.stamp = stamp{e.inc, e.ownEpoch, now}
+	m.echo = to.stamp
+	e.out = append(e.out, outgoing{to.name, encode(e.w, m), bulk})
+	e.stats.sent.Add(1)
+	to.spokenAt = now
+}
+
+// Close ends the loops. What waits for an owner is decided by fallback. Leave comes first where a hand-off is wanted.
+func (e *Engine) Close() {
+	if !e.closed.CompareAndSwap(false, true) {
+		return
+	}
+	e.mu.Lock()
+	for _, a := range e.asks {
+		for _, w := range a.ask.waiters {
+			w.done <- Decision{Err: ErrClosed, Mode: a.limit.spec.Mode, RetryAfter: e.cfg.Tick}
+		}
+		a.ask = nil
+	}
+	e.asks = nil
+	e.mu.Unlock()
+	close(e.done)
+	e.loops.Wait()
+}
+
+func (e *Engine) newRing(members []string) (*ring.Ring, error) { return ring.New(e.cfg.Ring, members) }
+
+func (e *Engine) ringHash(limit, key string) uint64 { return ring.Hash(e.cfg.Ring.Seed, limit, key) }
+
+// partOf is the partition of a hash: the same on every node, whatever its view.
+func (e *Engine) partOf(hash uint64) int { return int(hash % uint64(len(e.parts))) }

@@ -1,0 +1,107 @@
+package hybrid
+
+import (
+	"math"
+	"time"
+
+	"github.com/jatah-io/jatah/bucket"
+)
+
+// fallback is a key's own share while its owner is silent, as a token bucket. It is empty when the loan has
+// run out, and refills at the node's weight times the rate.
+type fallback struct {
+	active  bool
+	started int64
+	own     float64
+	at      int64   // the moment own is meant at; in the future while the loan lasts
+	ahead   float64 // what may be spent at once; owed
+}
+
+// fall decides a request by fallback: its ask has timed out, or the owner is silent.
+func (e *Engine) fall(a *account, cost, now int64) Decision {
+	s := &a.limit.spec
+	d := Decision{Mode: s.Mode, MaxExcess: int64(s.Overshoot * float64(s.Burst)), RetryAfter: e.cfg.Tick}
+	if at := a.asOf.Load(); at > 0 {
+		d.AsOf = e.time(at)
+	}
+	if cost == 0 {
+		d = a.decision(true, SourceLocal, now)
+		d.Err = ErrUnreachable
+		return d
+	}
+	switch s.Fallback {
+	case FallbackDeny:
+		d.Source = SourceDeny
+		return d
+	case FallbackAllow:
+		d.OK, d.RetryAfter, d.Source = true, 0, SourceAllow
+		return d
+	}
+	d.Source = SourceShare
+	d.MaxExcess = e.worst(s)
+	k := e.weight(now)
+	if k == 0 || a.owner != nil && !e.silent(a.owner, now) {
+		// One answer is late, or this node has no share yet. The share is still lent: refuse, and soon look again.
+		return d
+	}
+	f := &a.fallback
+	if f.active && e.lend[a.part].last > f.started {
+		*f = fallback{} // it was lent again meanwhile
+	}
+	top := float64(wholeShare(s.Burst, k, rankOf(e.counted.names, e.cfg.Node, a.hash, true)))
+	if !f.active {
+		*f = fallback{active: true, started: now, at: max(now, e.lentUntil(a.part))}
+		if s.Fallback == FallbackShare {
+			f.ahead = top
+			if a.heard {
+				f.ahead = math.Floor(max(0, a.known) / float64(k))
+			}
+			f.ahead = max(0, f.ahead+float64(min(0, a.credit.Load()))) // less what is owed already
+		}
+	}
+	rate := a.limit.perNs / float64(k)
+	if now > f.at {
+		f.own = min(top, f.own+float64(now-f.at)*rate)
+		f.at = now
+	}
+	c := float64(cost)
+	switch {
+	case f.own >= c:
+		f.own -= c
+		d.OK = true
+	case f.ahead >= c:
+		f.ahead -= c
+		a.credit.Add(-cost)
+		e.activate(a)
+		d.OK, d.Source = true, SourceAhead
+	}
+	d.Remaining = int64(math.Floor(max(f.own, f.ahead)))
+	d.ResetAfter = time.Duration(min((top-f.own)/rate, math.MaxInt64/2)) + time.Duration(f.at-now)
+	switch {
+	case d.OK:
+		d.RetryAfter = 0
+	case c > top: // more than the share can ever cover: when the silent members no longer count
+		if d.RetryAfter = e.grace(); d.RetryAfter < 0 {
+			d.RetryAfter = bucket.Never
+		}
+	default:
+		d.RetryAfter = time.Duration(min(math.Ceil((c-f.own)/rate), math.MaxInt64/2)) + time.Duration(f.at-now)
+	}
+	return d
+}
+
+func (e *Engine) grace() time.Duration {
+	if e.view.Grace != 0 {
+		return e.view.Grace
+	}
+	return e.cfg.Grace
+}
+
+// worst is the largest excess that a limit allows under one fault, in tokens.
+func (e *Engine) worst(s *Spec) int64 {
+	x := int64(s.Overshoot * float64(s.Burst))
+	if s.Fallback == FallbackShare {
+		x += s.Burst
+	}
+	return x
+}

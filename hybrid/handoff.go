@@ -1,0 +1,292 @@
+package hybrid
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// handOff is what a former owner sends a new one, reliably: the ledgers of the partitions that moved, as durations
+// and amounts, never times. It is known by (incarnation, epoch) and applied to each partition once. With restore
+// it is what an heir gives back to an owner that lost its memory.
+type handOff struct {
+	restore    bool
+	id         uint64
+	inc, epoch uint64
+	parts      bits // told of completely
+	fresh      bits // of these, taken over a moment ago by a process that started: it knew nothing of other keys
+	copies     []copyOf
+}
+
+// handing is a hand-off that has not been acknowledged.
+type handing struct {
+	to     *peer
+	id     uint64
+	msg    []byte
+	next   int64
+	until  int64
+	resent int
+}
+
+const (
+	kindHandOff = 1
+	kindRestore = 2
+
+	// handOffBytes is about what one transfer holds; a partition is never divided.
+	handOffBytes = 256 << 10
+)
+
+func encodeHandOff(h *handOff) []byte {
+	w := newWriter()
+	w.u(version)
+	if h.restore {
+		w.u(kindRestore)
+	} else {
+		w.u(kindHandOff)
+	}
+	w.u(h.id)
+	w.u(h.inc)
+	w.u(h.epoch)
+	w.b(h.parts)
+	w.b(h.fresh)
+	w.copies(h.copies)
+	return w.buf.Bytes()
+}
+
+func decodeHandOff(b []byte) (*handOff, error) {
+	r := newReader(b)
+	if v := r.u(); r.err == nil && v != version {
+		return nil, fmt.Errorf("%w: version %d, this node speaks %d", errMessage, v, version)
+	}
+	kind := r.u()
+	if r.err == nil && kind != kindHandOff && kind != kindRestore {
+		return nil, fmt.Errorf("%w: transfer of kind %d", errMessage, kind)
+	}
+	h := &handOff{restore: kind == kindRestore, id: r.u(), inc: r.u(), epoch: r.u(), parts: r.b(), fresh: r.b(), copies: r.copies()}
+	if r.err == nil && r.src.Len() > 0 {
+		r.err = fmt.Errorf("%d bytes too many", r.src.Len())
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("%w: %w", errMessage, r.err)
+	}
+	return h, nil
+}
+
+// ReceiveTransfer takes in a message that a member sent with Network.Transfer.
+func (e *Engine) ReceiveTransfer(now int64, from string, msg []byte) {
+	h, err := decodeHandOff(msg)
+	if err != nil {
+		e.stats.malformed.Add(1)
+		e.log.Warn("hand-off dropped", "from", from, "err", err)
+		return
+	}
+	e.mu.Lock()
+	defer e.unlock()
+	if e.self == nil || from == e.cfg.Node {
+		return
+	}
+	p := e.peer(from)
+	for i, part := range e.parts {
+		if !h.parts.has(i) {
+			continue
+		}
+		switch {
+		case h.restore:
+			e.takeBack(part, h, now)
+		case part.owned:
+			e.applyHandOff(part, h, now)
+		default:
+			// This node will own it in a moment: views do not change everywhere at once.
+			part.pending = append(slices.DeleteFunc(part.pending, func(o pendingHandOff) bool {
+				return o.h.inc == h.inc || o.until < now
+			}), pendingHandOff{h, now + 10*int64(time.Second)})
+		}
+	}
+	e.send(p, &message{handed: []uint64{h.id}}, now, false)
+}
+
+type pendingHandOff struct {
+	h     *handOff
+	until int64
+}
+
+// applyHandOff adds a former owner's balances: a debt always, what is left only where nothing was granted since.
+func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
+	if p.handed[h.inc] >= h.epoch {
+		return
+	}
+	e.settleShares(p, now)
+	fresh := h.fresh.has(p.id)
+	if !fresh {
+		p.told, p.fresh, p.bringing = true, false, false
+	}
+	named := map[*ledger]bool{}
+	base := map[*Limit]*copyOf{}
+	for i := range h.copies {
+		c := &h.copies[i]
+		l, ok := e.limits.Load(c.limit)
+		if c.part != p.id || !ok {
+			continue
+		}
+		if c.base {
+			if !fresh {
+				base[l] = c
+			}
+			continue
+		}
+		if x := e.ledger(p, l, c.key, e.hash(l, c.key), now); x != nil {
+			named[x] = true
+			e.inherit(p, x, c, now)
+		}
+	}
+	for l, c := range base {
+		b := p.base(l)
+		e.inherit(p, b, c, now)
+		for k, x := range p.ledgers {
+			if k.limit == l && !named[x] {
+				e.inherit(p, x, c, now)
+			}
+		}
+	}
+	p.handed[h.inc] = h.epoch
+	e.settleShares(p, now)
+	e.stats.handOffsIn.Add(1)
+}
+
+func (e *Engine) inherit(p *partition, x *ledger, c *copyOf, now int64) {
+	p.refill(x, now)
+	x.start = 0
+	switch {
+	case !x.granted:
+		x.pool, x.at = min(p.level(x, now), 0)+c.bal, now
+		x.cap = max(x.cap, c.cap)
+		x.held, x.heldUntil = c.out, now+e.ttl
+	case c.bal < 0:
+		x.pool += c.bal
+	}
+	e.changed(p, x)
+}
+
+// letGo hands partitions over to their new owners. From here on this node grants nothing of them.
+func (e *Engine) letGo(lost []int, now int64) {
+	type group struct {
+		to    *peer
+		h     handOff
+		bytes int
+	}
+	var groups []*group
+	open := map[*peer]*group{}
+	for _, i := range lost {
+		p, to := e.parts[i], e.lend[i].owner
+		copies, fresh := e.copyLedgers(p, now), p.fresh && !p.told
+		e.nledgers -= len(p.ledgers)
+		pending := p.pending
+		*p = partition{id: i, pending: pending}
+		if to == nil || to == e.self {
+			continue
+		}
+		g := open[to]
+		if g == nil || g.bytes > handOffBytes {
+			e.handSeq++
+			g = &group{to: to, h: handOff{id: e.handSeq, inc: e.inc, epoch: e.ownEpoch, parts: newBits(len(e.parts)), fresh: newBits(len(e.parts))}}
+			open[to] = g
+			groups = append(groups, g)
+		}
+		g.h.parts.set(i)
+		if fresh {
+			g.h.fresh.set(i)
+		}
+		g.h.copies = append(g.h.copies, copies...)
+		for _, c := range copies {
+			g.bytes += 40 + len(c.key) + len(c.limit)
+		}
+	}
+	for _, g := range groups {
+		e.stats.handOffsOut.Add(1)
+		e.handing = append(e.handing, &handing{to: g.to, id: g.h.id, msg: encodeHandOff(&g.h), until: now + 3*int64(time.Second)})
+	}
+	e.tickHandOff(now)
+}
+
+// copyLedgers is what is to be known of a partition's keys: all ledgers that are not full, and what other keys have.
+func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
+	e.settleShares(p, now)
+	var copies []copyOf
+	for _, x := range p.ledgers {
+		if c := e.copyOf(p, x, now); !c.full {
+			copies = append(copies, c)
+		}
+	}
+	slices.SortFunc(copies, func(a, b copyOf) int {
+		return cmp.Or(cmp.Compare(a.limit, b.limit), cmp.Compare(a.key, b.key))
+	})
+	e.limits.Range(func(_ string, l *Limit) bool {
+		c := e.copyOf(p, p.base(l), now)
+		c.base, c.full = true, false
+		copies = append(copies, c)
+		return true
+	})
+	return copies
+}
+
+func (e *Engine) copyOf(p *partition, x *ledger, now int64) copyOf {
+	p.refill(x, now)
+	return copyOf{part: p.id, limit: x.limit.spec.Name, key: x.key, full: p.isFull(x, now),
+		bal: bound(p.level(x, now)), cap: bound(x.cap), out: bound(x.outstanding())}
+}
+
+// bound keeps a balance within what a message may say.
+func bound(v float64) float64 { return max(-maxTokens+1, min(v, maxTokens-1)) }
+
+// tickHandOff sends hand-offs again until they are acknowledged.
+func (e *Engine) tickHandOff(now int64) {
+	keep := e.handing[:0]
+	for _, h := range e.handing {
+		if now > h.until {
+			e.stats.handOffsLost.Add(1)
+			e.log.Warn("hand-off was not acknowledged; the new owner of these keys starts them from what it knows", "to", h.to.name)
+			continue
+		}
+		keep = append(keep, h)
+		if now >= h.next {
+			h.next = now + 3*e.tick
+			e.out = append(e.out, outgoing{h.to.name, h.msg, true})
+		}
+	}
+	e.handing = keep
+}
+
+func (e *Engine) handedOver(ids []uint64) {
+	e.handing = slices.DeleteFunc(e.handing, func(h *handing) bool { return slices.Contains(ids, h.id) })
+}
+
+// Leave hands all partitions to their heirs and returns the number of hand-offs in flight; call Handing until it is
+// 0 or patience ends. The node goes on deciding as a member that owns nothing.
+func (e *Engine) Leave(now int64) error {
+	e.mu.Lock()
+	defer e.unlock()
+	if e.self == nil || e.view.Ring == nil || e.leaving {
+		return nil
+	}
+	e.leaving = true
+	v := e.view
+	rest := slices.DeleteFunc(slices.Clone(v.Ring.Members()), func(n string) bool { return n == e.cfg.Node })
+	if len(rest) == 0 {
+		return nil
+	}
+	r, err := e.newRing(rest)
+	if err != nil {
+		return fmt.Errorf("hybrid: no ring without this node: %w", err)
+	}
+	v.Ring = r
+	e.setView(now, v)
+	return nil
+}
+
+// Handing is the number of hand-offs that are not acknowledged.
+func (e *Engine) Handing() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.handing)
+}

@@ -1,0 +1,254 @@
+package hybrid
+
+import (
+	"math"
+)
+
+// ledger is the owner's side of one key: the pool and what was granted out of it.
+//
+// The pool is kept as tokens in a float64 together with the time it was exact at. Grants,
+// charges and returns change it by whole tokens, which are exact below 2^53, and the time
+// only moves when the pool is clamped or the shares change, so rounding does not add up:
+// refilling from the same moment is one multiplication, whenever it is asked for.
+//
+// Invariant: pool + sum(G-C-R) <= cap.
+type ledger struct {
+	limit *Limit
+	key   string
+	hash  uint64
+
+	pool, cap float64
+	at        int64   // own clock: the time at which pool and cap are meant
+	era       uint64  // the partition's era that `at` lies in
+	start     float64 // tokens that the shares bring along, all together
+	full      float64
+	fullEra   uint64 // era that full was computed for, plus one
+
+	entries   []*entry // by lender; few
+	held      float64  // credit that a former owner had granted, counted for one TTL
+	heldUntil int64
+	granted   bool // since this owner took the key over
+
+	recallUntil int64 // idle credit has been recalled; wait for it this long
+	heirDue     bool  // changed since it was sent to the heir
+	telling     bool  // on the list of ledgers that have news for nodes they refused
+}
+
+// entry is what one lender was granted, consumed, returned and refunded in one generation.
+// All four only grow; both sides merge by max.
+type entry struct {
+	lender     string
+	inc, gen   uint64
+	g, c, r, u int64
+	void       bool  // written off: any later report of this generation is unknown
+	until      int64 // the credit's lease, own clock
+	seen       int64 // last report
+	demand     float64
+	refused    int64 // the cost that was refused last, 0 when satisfied since
+	quietUntil int64 // when the denial that the lender holds ends by itself
+}
+
+func (x *entry) out() int64 {
+	if x.void {
+		return 0
+	}
+	return max(0, x.g-x.c-x.r)
+}
+
+// outstanding is the credit that is out now, in tokens.
+func (l *ledger) outstanding() float64 {
+	o := l.held
+	for _, x := range l.entries {
+		o += float64(x.out())
+	}
+	return o
+}
+
+// refill moves the ledger to now. Credit whose lease ended meanwhile is written off at the very
+// moment it ended: it counts as consumed then, and only from then on the pool refills in its place.
+func (p *partition) refill(l *ledger, now int64) {
+	for {
+		end, x := now, (*entry)(nil)
+		held := l.held > 0 && l.heldUntil < end
+		if held {
+			end = l.heldUntil
+		}
+		for _, y := range l.entries {
+			if y.out() > 0 && y.until < end {
+				end, x, held = y.until, y, false
+			}
+		}
+		p.advance(l, end)
+		switch {
+		case x != nil:
+			x.void = true
+		case held:
+			l.held = 0
+		default:
+			return
+		}
+	}
+}
+
+// advance refills to end, era by era.
+func (p *partition) advance(l *ledger, end int64) {
+	out := l.outstanding()
+	for i := p.index(l.era); ; i++ {
+		l.era = p.first + uint64(i)
+		if i == len(p.eras)-1 || p.eras[i+1].from > end {
+			l.step(&p.eras[i], end, out, false)
+			return
+		}
+		l.step(&p.eras[i], p.eras[i+1].from, out, true)
+		if w := p.eras[i+1].brought; w > 0 && l.limit.spec.Fallback != FallbackWait {
+			l.pool += l.start * w
+			l.cap += float64(l.limit.spec.Burst) * w
+		}
+	}
+}
+
+// step refills to end within one era, in which the part of the limit that the owner may use is fixed.
+func (l *ledger) step(e *era, end int64, out float64, over bool) {
+	d := float64(max(0, end-l.at))
+	rate := l.limit.perNs
+	full := l.fullIn(e)
+	// Shares that left started empty elsewhere and refill no faster than this.
+	top := max(full, l.cap-d*rate*(1-e.fraction))
+	room := top - out
+	gain := d * rate * e.fraction
+	switch {
+	case l.pool+gain >= room:
+		l.pool = max(room, min(l.pool, 0))
+	case !over && top == l.cap:
+		// Not clamped, and the era goes on. The moment stays where it is: the next
+		// refill starts from the same exact value.
+		return
+	default:
+		l.pool += gain
+	}
+	l.cap, l.at = top, max(l.at, end)
+}
+
+// level is the pool at now; refill(l, now) has just been called.
+func (p *partition) level(l *ledger, now int64) float64 {
+	return l.pool + float64(max(0, now-l.at))*l.limit.perNs*p.era().fraction
+}
+
+// isFull says that the ledger holds nothing that a new one would not: no credit, no debt, a full pool.
+func (p *partition) isFull(l *ledger, now int64) bool {
+	return l.outstanding() == 0 && p.level(l, now) >= l.cap && l.cap >= float64(l.limit.spec.Burst)
+}
+
+// fullIn is the pool's cap when the shares of the era have been held for long: whole tokens.
+func (l *ledger) fullIn(e *era) float64 {
+	if l.fullEra == e.id+1 {
+		return l.full
+	}
+	l.full, l.fullEra = e.tokens(l.limit, l.hash), e.id+1
+	return l.full
+}
+
+// find returns the entry of a lender.
+func (l *ledger) find(lender string) *entry {
+	for _, x := range l.entries {
+		if x.lender == lender {
+			return x
+		}
+	}
+	return nil
+}
+
+// settleReport takes a report's counters into the ledger: returns and refunds fill the pool, consumption
+// ends credit, and consumption beyond credit is charged. It returns nil for a report that must
+// not be believed: of a generation that was written off, is older, or was granted by another owner.
+func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, m *report, now int64) *entry {
+	x := l.find(from)
+	if x == nil || x.inc != inc || x.gen != m.gen {
+		if m.g > 0 || x != nil && x.inc == inc && x.gen > m.gen {
+			return nil
+		}
+		if x == nil {
+			x = &entry{lender: from}
+			l.entries = append(l.entries, x)
+		}
+		// The credit of the generation before is burnt at the lender: consumed, as far as is known.
+		*x = entry{lender: from, inc: inc, gen: m.gen, seen: now, demand: x.demand}
+	}
+	if x.void {
+		return nil
+	}
+	used := max(0, m.c-x.c)
+	x.c = max(x.c, m.c)
+	if d := m.r - x.r; d > 0 {
+		x.r = m.r
+		l.pool += float64(d)
+	}
+	if d := m.u - x.u; d > 0 {
+		x.u = m.u
+		l.pool += float64(d)
+	}
+	if over := x.c + x.r - x.g; over > 0 {
+		x.g += over
+		l.pool -= float64(over)
+		e.stats.debt.Add(uint64(over))
+	}
+	// A refund may have filled the pool above what it can hold.
+	if room := l.cap - l.outstanding() - float64(max(0, now-l.at))*l.limit.perNs*p.era().fraction; l.pool > room {
+		l.pool = max(room, min(l.pool, 0))
+	}
+	x.until = now + e.ttl
+	dt := float64(max(now-x.seen, int64(1e6)))
+	x.demand += (1 - math.Exp(-dt/float64(2*e.tick))) * (float64(used+m.denied)/dt - x.demand)
+	x.seen = now
+	return x
+}
+
+// wanted is a lender's demand in tokens per nanosecond, 0 once it has gone quiet.
+func (e *Engine) wanted(x *entry, now int64) float64 {
+	if now-x.seen > 5*e.tick/2 {
+		return 0
+	}
+	return x.demand
+}
+
+// grantTo decides how much credit a lender gets: what it waits for, plus enough for its demand over two
+// ticks; under contention in proportion to demand; never more than the pool.
+func (e *Engine) grantTo(p *partition, l *ledger, x *entry, m *report, now int64) {
+	level := p.level(l, now)
+	if level < 1 {
+		return
+	}
+	var need float64
+	if l.limit.spec.Mode == Hybrid {
+		mine, all := e.wanted(x, now), 0.0
+		for _, y := range l.entries {
+			all += e.wanted(y, now)
+		}
+		if mine > 0 {
+			need = min(mine*float64(2*e.tick)-float64(x.out()), level*mine/all)
+		}
+	}
+	if want := float64(m.want - x.g); m.want > 0 && want > 0 {
+		switch least := float64(m.least - x.g); {
+		case want <= level:
+			need = max(need, want)
+		case least <= level:
+			// Not enough for all who wait: what is there, rather than what the first of them needs.
+			need = max(need, level)
+		}
+	}
+	if l.limit.spec.Mode == Hybrid {
+		if free := level - max(0, need) - l.cap/2; free >= 1 {
+			spare := min(free, max(1, float64(l.limit.spec.Burst)/float64(4*max(1, e.k))))
+			waiting := max(0, float64(m.want-m.c-m.r))
+			if have := float64(x.out()) + max(0, need) - waiting; have < spare {
+				need = max(0, need) + spare - max(0, have)
+			}
+		}
+	}
+	if g := math.Floor(min(need, level)); g >= 1 {
+		x.g += int64(g)
+		l.pool -= g
+		l.granted = true
+	}
+}

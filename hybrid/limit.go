@@ -1,0 +1,304 @@
+package hybrid
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v4"
+
+	"github.com/jatah-io/jatah/bucket"
+)
+
+// Limit is a handle on one limit of an engine. Get it from Engine.Define; safe for any number of
+// goroutines; must not be copied.
+type Limit struct {
+	e        *Engine
+	spec     Spec // changed only with all of Engine.mu; read through def on the way without it
+	perNs    float64
+	def      atomic.Pointer[Spec]
+	accounts *xsync.Map[string, *account]
+	buckets  *bucket.Table // alone and split: the bare bucket
+	split    atomic.Pointer[splitShare]
+	counts   [2][Sources]*xsync.Counter // decisions: denied, allowed
+	dryRun   *xsync.Counter
+	gone     atomic.Bool
+	warned   atomic.Bool // that an owner does not know the limit
+}
+
+// Validate says what is wrong with a definition.
+func (s Spec) Validate() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w %q: %s", ErrSpec, s.Name, fmt.Sprintf(format, args...))
+	}
+	if err := s.Rate.Validate(); err != nil {
+		return bad("%v", err)
+	}
+	switch {
+	case s.Rate.Count > 0 && s.Burst < 1:
+		return bad("burst is %d; it must be at least 1", s.Burst)
+	case s.Burst < 0 || s.Burst > maxBurst:
+		return bad("burst is %d; it must be between 0 and %d", s.Burst, int64(maxBurst))
+	case int(s.Mode) >= len(modeNames):
+		return bad("mode %d does not exist", s.Mode)
+	case int(s.Fallback) >= len(fallbackNames):
+		return bad("fallback %d does not exist", s.Fallback)
+	case !(s.Overshoot >= 0 && s.Overshoot <= 1):
+		return bad("overshoot is %v; it is a part of the burst, from 0 to 1", s.Overshoot)
+	}
+	if _, err := bucket.NewParams(s.Rate, s.Burst); err != nil {
+		return bad("%v", err)
+	}
+	return nil
+}
+
+// maxBurst leaves room for debts and sums in whole tokens that a float64 holds exactly.
+const maxBurst = 1 << 50
+
+// Define makes a limit, or changes the one of the same name while it is in use: what was used stays used.
+func (e *Engine) Define(s Spec) (*Limit, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	params, err := bucket.NewParams(s.Rate, s.Burst)
+	if err != nil {
+		return nil, fmt.Errorf("%w %q: %w", ErrSpec, s.Name, err)
+	}
+	e.mu.Lock()
+	defer e.unlock()
+	now := e.now()
+	perNs := 0.0
+	if s.Rate.Per > 0 {
+		perNs = float64(s.Rate.Count) / float64(s.Rate.Per)
+	}
+	l, ok := e.limits.Load(s.Name)
+	if !ok {
+		l = &Limit{e: e, accounts: xsync.NewMap[string, *account](), buckets: bucket.NewTable(params, e.cfg.MaxKeys), dryRun: xsync.NewCounter()}
+		for i := range l.counts {
+			for j := range l.counts[i] {
+				l.counts[i][j] = xsync.NewCounter()
+			}
+		}
+		l.spec, l.perNs = s, perNs
+		l.def.Store(&s)
+		e.limits.Store(s.Name, l)
+		return l, nil
+	}
+	if l.spec == s {
+		return l, nil
+	}
+	e.redefine(l, s, perNs, params, now)
+	return l, nil
+}
+
+// redefine changes a limit: tokens that are there stay, down to a lower burst; a raised burst gives none.
+func (e *Engine) redefine(l *Limit, s Spec, perNs float64, params *bucket.Params, now int64) {
+	var all []*ledger
+	for _, p := range e.parts {
+		if !p.owned {
+			continue
+		}
+		e.settleShares(p, now)
+		e.eachLedger(p, l, func(x *ledger) {
+			p.refill(x, now)
+			x.pool, x.at, x.fullEra = p.level(x, now), now, 0
+			x.recallUntil = 0
+			all = append(all, x)
+		})
+	}
+	l.spec, l.perNs = s, perNs
+	l.def.Store(&s)
+	l.split.Store(nil)
+	l.buckets.SetParams(params, now)
+	for _, p := range e.parts {
+		if p.owned {
+			e.eachLedger(p, l, func(x *ledger) {
+				x.cap = x.fullIn(p.era())
+				x.pool = min(x.pool, x.cap-x.outstanding())
+				e.tell(p, x)
+			})
+		}
+	}
+	l.accounts.Range(func(_ string, a *account) bool {
+		a.refusal.Store(nil)
+		return true
+	})
+}
+
+// Remove forgets a limit and all its keys. Requests through an old handle are refused.
+func (e *Engine) Remove(name string) bool {
+	e.mu.Lock()
+	defer e.unlock()
+	l, ok := e.limits.LoadAndDelete(name)
+	if !ok {
+		return false
+	}
+	l.gone.Store(true)
+	for _, p := range e.parts {
+		if !p.owned {
+			continue
+		}
+		for k := range p.ledgers {
+			if k.limit == l {
+				delete(p.ledgers, k)
+				e.nledgers--
+			}
+		}
+		delete(p.bases, l)
+	}
+	l.accounts.Range(func(_ string, a *account) bool {
+		a.drain()
+		return true
+	})
+	return true
+}
+
+// Lookup finds a limit by name.
+func (e *Engine) Lookup(name string) (*Limit, bool) { return e.limits.Load(name) }
+
+// Spec is the limit's present definition.
+func (l *Limit) Spec() Spec { return *l.def.Load() }
+
+// Take decides a request of the given cost, in tokens, for one key. It waits at most the ask timeout for
+// the key's owner, and not at all on credit or on a denial that stands.
+func (l *Limit) Take(ctx context.Context, key string, cost int64) Decision {
+	d, w := l.Begin(key, cost)
+	if w == nil {
+		return d
+	}
+	return l.Finish(ctx, w)
+}
+
+// Pending is a request that waits for the owner.
+type Pending = waiter
+
+// Begin starts a request. Either it is decided at once and the Pending is nil, or Finish waits for the answer. So many
+// requests can be started before the first is waited for.
+func (l *Limit) Begin(key string, cost int64) (Decision, *Pending) {
+	s := l.def.Load()
+	if d, ok := l.simple(s, cost); ok {
+		return l.count(s, d), nil
+	}
+	if l.e.alone() || s.Mode == Split {
+		return l.count(s, l.takeBucket(s, key, cost)), nil
+	}
+	a, _ := l.accounts.Load(key)
+	if a != nil && cost > 0 && s.Mode == Hybrid {
+		if left, ok := a.spend(cost); ok {
+			return l.count(s, l.onCredit(s, a, left)), nil
+		}
+	}
+	now := l.e.now()
+	if a != nil && cost > 0 {
+		if d := a.refusal.Load(); d != nil {
+			if retry := d.wait(cost, now); retry > 0 {
+				a.denied.Add(cost)
+				return l.count(s, a.denial(cost, retry, SourceLocal, now)), nil
+			}
+		}
+	}
+	d, w := l.e.begin(now, l, key, cost)
+	if w == nil {
+		return l.count(s, d), nil
+	}
+	return d, w
+}
+
+// Finish waits for a request that Begin started.
+func (l *Limit) Finish(ctx context.Context, w *Pending) Decision {
+	s := l.def.Load()
+	select {
+	case d := <-w.done:
+		return l.count(s, d)
+	case <-ctx.Done():
+		select {
+		case d := <-w.done:
+			return l.count(s, d)
+		default:
+		}
+		return l.count(s, Decision{Mode: s.Mode, Source: SourceDeny, Err: ctx.Err()})
+	}
+}
+
+// simple decides what needs no state.
+func (l *Limit) simple(s *Spec, cost int64) (Decision, bool) {
+	d := Decision{Mode: s.Mode, RetryAfter: bucket.Never}
+	switch {
+	case cost < 0:
+		d.Err = fmt.Errorf("%w: %d", ErrNegativeCost, cost)
+	case l.gone.Load() || l.e.closed.Load():
+		d.Err = ErrClosed
+	case s.Rate.Count == 0:
+	default:
+		return d, false
+	}
+	return d, true
+}
+
+func (l *Limit) count(s *Spec, d Decision) Decision {
+	if d.Err != nil {
+		return d
+	}
+	i := 0
+	if d.OK {
+		i = 1
+	}
+	l.counts[i][d.Source].Inc()
+	if !d.OK && s.DryRun {
+		l.dryRun.Inc()
+		d.OK, d.DryRun = true, true
+	}
+	return d
+}
+
+// onCredit is the decision for a request that credit covered.
+func (l *Limit) onCredit(s *Spec, a *account, left int64) Decision {
+	rest := min(max(0, a.balance.Load())+left, s.Burst)
+	return Decision{OK: true, Remaining: rest, ResetAfter: l.fill(float64(s.Burst - rest)), Mode: s.Mode,
+		AsOf: l.e.time(a.asOf.Load()), MaxExcess: int64(s.Overshoot * float64(s.Burst))}
+}
+
+// fill is how long the whole limit takes to gain some tokens.
+func (l *Limit) fill(tokens float64) time.Duration {
+	if tokens <= 0 {
+		return 0
+	}
+	s := l.def.Load()
+	if ns := math.Ceil(tokens * float64(s.Rate.Per) / float64(s.Rate.Count)); ns < math.MaxInt64 {
+		return time.Duration(ns)
+	}
+	return bucket.Never
+}
+
+// decision describes the account after the owner's answer.
+func (a *account) decision(ok bool, src Source, now int64) Decision {
+	s := a.limit.def.Load()
+	rest := min(max(0, int64(math.Floor(a.known))+max(0, a.credit.Load())), s.Burst)
+	d := Decision{OK: ok, Remaining: rest, Mode: s.Mode, Source: src, MaxExcess: int64(s.Overshoot * float64(s.Burst))}
+	d.ResetAfter = a.limit.fill(float64(s.Burst) - a.known - float64(max(0, a.credit.Load())))
+	if at := a.asOf.Load(); at > 0 && at != now {
+		d.AsOf = a.limit.e.time(at)
+	}
+	return d
+}
+
+// denial is a refusal that ends after retry.
+func (a *account) denial(cost, retry int64, src Source, now int64) Decision {
+	s := a.limit.def.Load()
+	d := Decision{Mode: s.Mode, Source: src, RetryAfter: time.Duration(retry), MaxExcess: int64(s.Overshoot * float64(s.Burst))}
+	if cost > s.Burst {
+		d.RetryAfter = bucket.Never
+	}
+	bal := 0.0
+	if r := a.refusal.Load(); r != nil {
+		bal = r.bal + float64(now-r.at)*r.rate
+		if r.at != now {
+			d.AsOf = a.limit.e.time(r.at)
+		}
+	}
+	d.Remaining = min(max(0, int64(math.Floor(bal))), s.Burst)
+	d.ResetAfter = max(a.limit.fill(float64(s.Burst)-bal), 0)
+	return d
+}

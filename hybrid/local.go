@@ -1,0 +1,225 @@
+package hybrid
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/jatah-io/jatah/bucket"
+)
+
+// splitShare is a node's share of a limit in split mode: the rate over K, and the floor or the ceiling of the
+// burst over K, depending on the key. It is made anew when K changes.
+type splitShare struct {
+	k           int
+	counted     []string
+	floor, ceil *bucket.Params
+}
+
+// takeBucket decides on a bare bucket: the whole limit where this node is alone, its share in split mode.
+func (l *Limit) takeBucket(s *Spec, key string, cost int64) Decision {
+	r, err := l.onBucket(key, func(p *bucket.Params, now int64) bucket.Result {
+		if p == nil {
+			return l.buckets.Take(key, now, cost)
+		}
+		return l.buckets.TakeWith(key, p, now, cost)
+	})
+	return l.fromBucket(s, r, err)
+}
+
+// onBucket runs f with the params of the key's share; nil for the whole limit.
+func (l *Limit) onBucket(key string, f func(p *bucket.Params, now int64) bucket.Result) (bucket.Result, error) {
+	now := l.e.now()
+	if l.e.alone() {
+		return f(nil, now), nil
+	}
+	sh := l.split.Load()
+	if sh == nil || sh.k != int(l.e.splitK.Load()) {
+		var err error
+		if sh, err = l.newSplit(now); err != nil {
+			return bucket.Result{RetryAfter: l.e.cfg.Tick}, err
+		}
+	}
+	p := sh.floor
+	if sh.ceil != sh.floor && int64(rankOf(sh.counted, l.e.cfg.Node, l.e.hash(l, key), true)) < l.def.Load().Burst%int64(sh.k) {
+		p = sh.ceil
+	}
+	return f(p, now), nil
+}
+
+// newSplit compiles the share for the present K.
+func (l *Limit) newSplit(now int64) (*splitShare, error) {
+	e := l.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, k := l.spec, max(1, e.k)
+	sh := &splitShare{k: k, counted: e.counted.names}
+	var err error
+	if sh.floor, err = bucket.NewShare(s.Rate, 1, int64(k), s.Burst/int64(k)); err != nil {
+		return nil, err
+	}
+	sh.ceil = sh.floor
+	if s.Burst%int64(k) != 0 {
+		if sh.ceil, err = bucket.NewShare(s.Rate, 1, int64(k), s.Burst/int64(k)+1); err != nil {
+			return nil, err
+		}
+	}
+	e.splitK.Store(int64(k))
+	l.split.Store(sh)
+	return sh, nil
+}
+
+func (l *Limit) fromBucket(s *Spec, r bucket.Result, err error) Decision {
+	d := Decision{OK: r.OK, Remaining: r.Remaining, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Mode: s.Mode, Err: err}
+	if r.Overflow {
+		d.Err = ErrOverflow
+	}
+	return d
+}
+
+// Refund gives n tokens back to a key, never above the burst. Where the owner cannot be reached now, it is told later.
+func (l *Limit) Refund(ctx context.Context, key string, n int64) Decision {
+	return l.adjust(ctx, key, n, 0, func(p *bucket.Params, now int64) bucket.Result {
+		if p == nil {
+			return l.buckets.Refund(key, now, n)
+		}
+		return l.buckets.RefundWith(key, p, now, n)
+	})
+}
+
+// Charge takes n tokens of a key after the fact, whether they are there or not: the key may go into debt.
+func (l *Limit) Charge(ctx context.Context, key string, n int64) Decision {
+	return l.adjust(ctx, key, 0, n, func(p *bucket.Params, now int64) bucket.Result {
+		if p == nil {
+			return l.buckets.Charge(key, now, n)
+		}
+		return l.buckets.ChargeWith(key, p, now, n)
+	})
+}
+
+func (l *Limit) adjust(ctx context.Context, key string, refund, charge int64, f func(*bucket.Params, int64) bucket.Result) Decision {
+	s := l.def.Load()
+	if d, ok := l.simple(s, refund+charge); ok {
+		return d
+	}
+	if l.e.alone() || s.Mode == Split {
+		r, err := l.onBucket(key, f)
+		d := l.fromBucket(s, r, err)
+		d.OK = err == nil && !r.Overflow
+		return d
+	}
+	d, err := l.owner(ctx, key, refund, charge)
+	if d.OK = err == nil; err != nil {
+		d.Err = err
+	}
+	if d.Err != nil && errors.Is(d.Err, ErrUnreachable) {
+		d.Err, d.OK = nil, true // it is owed: the owner is told when it answers again
+	}
+	return d
+}
+
+// owner tells the key's owner of a refund or charge, and waits for the balance.
+func (l *Limit) owner(ctx context.Context, key string, refund, charge int64) (Decision, error) {
+	now := l.e.now()
+	a, w, err := l.e.sync(now, l, key, refund, charge)
+	if err != nil {
+		return Decision{Mode: l.def.Load().Mode, RetryAfter: l.e.cfg.Tick}, err
+	}
+	if w == nil {
+		return a.decision(true, SourceShare, now), ErrUnreachable
+	}
+	select {
+	case d := <-w.done:
+		return d, d.Err
+	case <-ctx.Done():
+		return a.decision(false, SourceLocal, l.e.now()), ctx.Err()
+	}
+}
+
+// Reset makes a key full again. It is a refund of what is missing at its owner; credit that nodes hold stays with them.
+func (l *Limit) Reset(ctx context.Context, key string) error {
+	if l.gone.Load() || l.e.closed.Load() {
+		return ErrClosed
+	}
+	if l.e.alone() || l.def.Load().Mode == Split {
+		l.buckets.Reset(key)
+		return nil
+	}
+	st, err := l.Peek(ctx, key)
+	if err != nil {
+		return err
+	}
+	if missing := float64(st.Burst) - st.Balance - float64(st.Outstanding); missing > 0 {
+		_, err = l.ownerRefund(ctx, key, int64(math.Ceil(missing)))
+	}
+	return err
+}
+
+// ownerRefund is a refund that may exceed the burst, since the key may be in debt.
+func (l *Limit) ownerRefund(ctx context.Context, key string, n int64) (d Decision, err error) {
+	burst := max(1, l.def.Load().Burst)
+	for n > 0 {
+		if d, err = l.owner(ctx, key, min(n, burst), 0); err != nil {
+			return d, err
+		}
+		n -= burst
+	}
+	return d, nil
+}
+
+// Peek looks at a key without changing it, at its owner: exact at the moment the owner answered.
+func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
+	e, s := l.e, l.def.Load()
+	st := State{Limit: s.Name, Key: key, Mode: s.Mode, Burst: s.Burst, Owner: e.cfg.Node}
+	if l.gone.Load() || e.closed.Load() {
+		return st, ErrClosed
+	}
+	if e.alone() || s.Mode == Split {
+		r, err := l.onBucket(key, func(p *bucket.Params, now int64) bucket.Result {
+			if p == nil {
+				return l.buckets.Peek(key, now)
+			}
+			return l.buckets.PeekWith(key, p, now)
+		})
+		st.Balance, st.Remaining, st.ResetAfter = float64(r.Remaining), r.Remaining, r.ResetAfter
+		if r.Remaining < 1 {
+			st.RetryAfter = r.RetryAfter
+		}
+		return st, err
+	}
+	d, err := l.owner(ctx, key, 0, 0)
+	if err != nil && !errors.Is(err, ErrUnreachable) {
+		return st, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.now()
+	st.Owner, st.Source = "", d.Source
+	a, ok := l.accounts.Load(key)
+	if !ok {
+		return st, err
+	}
+	if a.owner != nil {
+		st.Owner = a.owner.name
+	}
+	st.Balance, st.Outstanding, st.Credit = a.known, a.outAll, max(0, a.credit.Load())
+	if at := a.asOf.Load(); at > 0 {
+		st.Age = time.Duration(now - at)
+	}
+	whole := st.Balance + float64(st.Outstanding)
+	st.Remaining = min(max(0, int64(math.Floor(whole))), s.Burst)
+	st.ResetAfter = l.fill(float64(s.Burst) - whole)
+	if whole < 1 {
+		st.RetryAfter = l.fill(1 - whole)
+	}
+	return st, err
+}
+
+// sweepBuckets forgets full buckets where this node is alone.
+func (e *Engine) sweepBuckets(now int64) {
+	e.limits.Range(func(_ string, l *Limit) bool {
+		l.buckets.Sweep(now, 1000)
+		return true
+	})
+}

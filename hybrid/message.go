@@ -1,0 +1,425 @@
+package hybrid
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// version is the first element of every message. A reader drops what it does not know.
+const version = 1
+
+// errMessage is wrapped by every error of decode.
+var errMessage = errors.New("hybrid: malformed message")
+
+// stamp names a moment of one engine: its incarnation, how often its set of owned partitions
+// changed so far, and its own monotonic clock. It is only ever compared with stamps of the
+// same incarnation.
+type stamp struct {
+	inc, epoch uint64
+	at         int64 // ns
+}
+
+// former is a loan of some partitions to a former owner that may still be in use.
+type former struct {
+	inc, epoch uint64 // the former owner's incarnation, and the epoch of the last stamp it was lent under
+	left       int64  // ns until it has run out
+	parts      bits
+}
+
+// loan is what the sender lends to the receiver: its share of these partitions.
+type loan struct {
+	k       int    // the weight is 1/k; 0 lends nothing
+	counted uint64 // fingerprint of the members counted in k
+	parts   bits
+	formers []former
+}
+
+// report is the lender's side of one key, all counters cumulative within the generation.
+type report struct {
+	limit, key string
+	gen        uint64
+	g, c, r, u int64 // granted (as known to the sender), consumed, returned, refunded
+	denied     int64 // tokens refused locally since the last report
+	want       int64 // total G that would satisfy who waits; 0: nobody waits
+	least      int64 // smallest G of use to who waits first
+}
+
+// Flags of a grant.
+const (
+	grantUnknown   = 1 << iota // the ledger does not know this generation: burn the credit
+	grantRecall                // return what is not needed
+	grantHold                  // idle credit is being recalled; ask again
+	grantNews                  // not an answer: tokens appeared for a denied key
+	grantNoLimit               // the owner has no limit of this name
+	grantContended             // demand exceeds the pool
+)
+
+// grant is the owner's side of one key: G and the counters it has seen.
+type grant struct {
+	gen        uint64
+	g, c, r, u int64
+	bal        float64 // tokens in the pool
+	rate       float64 // tokens per second that the pool gains now
+	out        int64   // credit that is out, of all lenders
+	flags      uint64
+}
+
+// copyOf is one ledger as an heir or a new owner keeps it.
+type copyOf struct {
+	part       int
+	limit, key string // key "" with base: what a key has that no record names
+	base       bool
+	full       bool    // nothing to remember
+	bal, cap   float64 // tokens
+	out        float64 // credit that is out
+}
+
+// message is all that one engine says to another in one packet. Sections may be empty.
+type message struct {
+	stamp   stamp // the sender's
+	echo    stamp // the newest of the receiver's that the sender has seen
+	probe   bool  // answer at once
+	owns    bits  // partitions that the sender owns
+	loan    *loan
+	reports []report
+	re      int64 // the receiver's time of the packet that the grants answer; 0 for none
+	grants  []grant
+	seq     uint64 // of the standby records; 0 for none
+	standby []copyOf
+	whole   bits     // partitions whose standby the receiver has been told completely
+	acks    []uint64 // standby sequences that the sender has taken in
+	handed  []uint64 // hand-offs that the sender has taken in
+}
+
+// bits is a set of partitions.
+type bits []byte
+
+func newBits(n int) bits      { return make(bits, (n+7)/8) }
+func (b bits) set(i int)      { b[i/8] |= 1 << (i % 8) }
+func (b bits) has(i int) bool { return i/8 < len(b) && b[i/8]&(1<<(i%8)) != 0 }
+func (b bits) empty() bool {
+	for _, x := range b {
+		if x != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// writer collects the first error of the encoder; bytes.Buffer has none, so none is expected.
+type writer struct {
+	buf bytes.Buffer
+	enc *msgpack.Encoder
+}
+
+func newWriter() *writer {
+	w := &writer{}
+	w.enc = msgpack.NewEncoder(&w.buf)
+	return w
+}
+func (w *writer) u(v uint64)  { _ = w.enc.EncodeUint(v) }
+func (w *writer) i(v int64)   { _ = w.enc.EncodeInt(v) }
+func (w *writer) f(v float64) { _ = w.enc.EncodeFloat64(v) }
+func (w *writer) s(v string)  { _ = w.enc.EncodeString(v) }
+func (w *writer) b(v []byte)  { _ = w.enc.EncodeBytes(v) }
+func (w *writer) list(n int)  { _ = w.enc.EncodeArrayLen(n) }
+func (w *writer) stamp(s stamp) {
+	w.u(s.inc)
+	w.u(s.epoch)
+	w.i(s.at)
+}
+
+// Flags of a message: which sections follow.
+const (
+	hasProbe = 1 << iota
+	hasOwns
+	hasLoan
+	hasReports
+	hasGrants
+	hasStandby
+	hasWhole
+	hasAcks
+	hasHanded
+)
+
+func (m *message) sections() (flags uint64) {
+	for _, x := range [...]struct {
+		bit uint64
+		has bool
+	}{
+		{hasProbe, m.probe}, {hasOwns, m.owns != nil}, {hasLoan, m.loan != nil}, {hasReports, len(m.reports) > 0},
+		{hasGrants, len(m.grants) > 0 || m.re != 0}, {hasStandby, m.seq != 0}, {hasWhole, m.whole != nil}, {hasAcks, len(m.acks) > 0}, {hasHanded, len(m.handed) > 0},
+	} {
+		if x.has {
+			flags |= x.bit
+		}
+	}
+	return flags
+}
+
+// encode writes a message; the result is the caller's to keep.
+func encode(w *writer, m *message) []byte {
+	flags := m.sections()
+	w.buf.Reset()
+	w.u(version)
+	w.u(flags)
+	w.stamp(m.stamp)
+	w.stamp(m.echo)
+	if flags&hasOwns != 0 {
+		w.b(m.owns)
+	}
+	if flags&hasLoan != 0 {
+		w.loan(m.loan)
+	}
+	if flags&hasReports != 0 {
+		w.list(len(m.reports))
+		for i := range m.reports {
+			w.report(&m.reports[i])
+		}
+	}
+	if flags&hasGrants != 0 {
+		w.i(m.re)
+		w.list(len(m.grants))
+		for i := range m.grants {
+			w.grant(&m.grants[i])
+		}
+	}
+	if flags&hasStandby != 0 {
+		w.u(m.seq)
+		w.copies(m.standby)
+	}
+	if flags&hasWhole != 0 {
+		w.b(m.whole)
+	}
+	if flags&hasAcks != 0 {
+		w.ids(m.acks)
+	}
+	if flags&hasHanded != 0 {
+		w.ids(m.handed)
+	}
+	return bytes.Clone(w.buf.Bytes())
+}
+
+func (w *writer) ids(ids []uint64) {
+	w.list(len(ids))
+	for _, id := range ids {
+		w.u(id)
+	}
+}
+
+func (w *writer) loan(l *loan) {
+	w.u(uint64(l.k))
+	w.u(l.counted)
+	w.b(l.parts)
+	w.list(len(l.formers))
+	for _, f := range l.formers {
+		w.u(f.inc)
+		w.u(f.epoch)
+		w.i(f.left)
+		w.b(f.parts)
+	}
+}
+
+func (w *writer) report(r *report) {
+	w.s(r.limit)
+	w.s(r.key)
+	w.u(r.gen)
+	for _, v := range [...]int64{r.g, r.c, r.r, r.u, r.denied, r.want, r.least} {
+		w.i(v)
+	}
+}
+
+func (w *writer) grant(g *grant) {
+	w.u(g.gen)
+	for _, v := range [...]int64{g.g, g.c, g.r, g.u} {
+		w.i(v)
+	}
+	w.f(g.bal)
+	w.f(g.rate)
+	w.i(g.out)
+	w.u(g.flags)
+}
+
+func (w *writer) copies(cs []copyOf) {
+	w.list(len(cs))
+	for i := range cs {
+		c := &cs[i]
+		var flags uint64
+		if c.base {
+			flags |= 1
+		}
+		if c.full {
+			flags |= 2
+		}
+		w.u(uint64(c.part))
+		w.s(c.limit)
+		w.s(c.key)
+		w.u(flags)
+		w.f(c.bal)
+		w.f(c.cap)
+		w.f(c.out)
+	}
+}
+
+// reader keeps the first error, so that decoding reads as a list of fields.
+type reader struct {
+	src *bytes.Reader
+	dec *msgpack.Decoder
+	err error
+}
+
+func newReader(b []byte) *reader {
+	r := &reader{src: bytes.NewReader(b)}
+	r.dec = msgpack.NewDecoder(r.src)
+	return r
+}
+func keep[T any](r *reader, v T, err error) T {
+	if err != nil && r.err == nil {
+		r.err = err
+	}
+	if r.err != nil {
+		var zero T
+		return zero
+	}
+	return v
+}
+func (r *reader) u() uint64  { v, err := r.dec.DecodeUint64(); return keep(r, v, err) }
+func (r *reader) i() int64   { v, err := r.dec.DecodeInt64(); return keep(r, v, err) }
+func (r *reader) f() float64 { v, err := r.dec.DecodeFloat64(); return keep(r, v, err) }
+
+// s and b check the length against what is there before they allocate.
+func (r *reader) s() string { return string(r.b()) }
+func (r *reader) b() []byte {
+	n, err := r.dec.DecodeBytesLen()
+	if n = keep(r, n, err); n <= 0 {
+		return nil
+	}
+	if n > r.src.Len() {
+		r.err = fmt.Errorf("%d bytes announced, %d left", n, r.src.Len())
+		return nil
+	}
+	v := make([]byte, n)
+	return keep(r, v, r.dec.ReadFull(v))
+}
+
+// list reads a length that can be true: every element takes at least one byte.
+func (r *reader) list() int {
+	n, err := r.dec.DecodeArrayLen()
+	if n = keep(r, n, err); n > r.src.Len() {
+		r.err = fmt.Errorf("%d elements announced, %d bytes left", n, r.src.Len())
+		return 0
+	}
+	return max(n, 0)
+}
+func (r *reader) stamp() stamp { return stamp{inc: r.u(), epoch: r.u(), at: r.i()} }
+
+// decode reads what encode wrote. Anything else is an error, never a panic.
+func decode(b []byte) (*message, error) {
+	r := newReader(b)
+	if v := r.u(); r.err == nil && v != version {
+		return nil, fmt.Errorf("%w: version %d, this node speaks %d", errMessage, v, version)
+	}
+	flags := r.u()
+	m := &message{stamp: r.stamp(), echo: r.stamp(), probe: flags&hasProbe != 0}
+	if flags&hasOwns != 0 {
+		m.owns = r.b()
+	}
+	if flags&hasLoan != 0 {
+		m.loan = r.loan()
+	}
+	if flags&hasReports != 0 {
+		m.reports = make([]report, r.list())
+		for i := range m.reports {
+			m.reports[i] = r.report()
+		}
+	}
+	if flags&hasGrants != 0 {
+		m.re = r.i()
+		m.grants = make([]grant, r.list())
+		for i := range m.grants {
+			m.grants[i] = r.grant()
+		}
+	}
+	if flags&hasStandby != 0 {
+		m.seq, m.standby = r.u(), r.copies()
+	}
+	if flags&hasWhole != 0 {
+		m.whole = r.b()
+	}
+	if flags&hasAcks != 0 {
+		m.acks = r.ids()
+	}
+	if flags&hasHanded != 0 {
+		m.handed = r.ids()
+	}
+	if r.err == nil && r.src.Len() > 0 {
+		r.err = fmt.Errorf("%d bytes too many", r.src.Len())
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("%w: %w", errMessage, r.err)
+	}
+	return m, nil
+}
+
+func (r *reader) ids() []uint64 {
+	ids := make([]uint64, r.list())
+	for i := range ids {
+		ids[i] = r.u()
+	}
+	return ids
+}
+
+func (r *reader) loan() *loan {
+	l := &loan{k: int(min(r.u(), 1<<20)), counted: r.u(), parts: r.b()}
+	l.formers = make([]former, r.list())
+	for i := range l.formers {
+		l.formers[i] = former{inc: r.u(), epoch: r.u(), left: r.i(), parts: r.b()}
+	}
+	return l
+}
+
+func (r *reader) report() report {
+	x := report{limit: r.s(), key: r.s(), gen: r.u()}
+	for _, v := range [...]*int64{&x.g, &x.c, &x.r, &x.u, &x.denied, &x.want, &x.least} {
+		if *v = r.i(); *v < 0 && r.err == nil {
+			r.err = errors.New("a negative counter")
+		}
+	}
+	return x
+}
+
+func (r *reader) grant() grant {
+	x := grant{gen: r.u()}
+	for _, v := range [...]*int64{&x.g, &x.c, &x.r, &x.u} {
+		if *v = r.i(); *v < 0 && r.err == nil {
+			r.err = errors.New("a negative counter")
+		}
+	}
+	x.bal, x.rate, x.out, x.flags = r.f(), r.f(), r.i(), r.u()
+	if !(x.bal < maxTokens && x.bal > -maxTokens && x.rate >= 0 && x.rate < maxTokens) && r.err == nil {
+		r.err = errors.New("a balance or rate out of range")
+	}
+	return x
+}
+
+func (r *reader) copies() []copyOf {
+	cs := make([]copyOf, r.list())
+	for i := range cs {
+		part := r.u()
+		c := copyOf{part: int(min(part, 1<<20)), limit: r.s(), key: r.s()}
+		flags := r.u()
+		c.base, c.full = flags&1 != 0, flags&2 != 0
+		c.bal, c.cap, c.out = r.f(), r.f(), r.f()
+		if !(c.bal < maxTokens && c.bal > -maxTokens && c.cap >= 0 && c.cap < maxTokens && c.out >= 0 && c.out < maxTokens) && r.err == nil {
+			r.err = errors.New("a balance out of range")
+		}
+		cs[i] = c
+	}
+	return cs
+}
+
+// maxTokens bounds every balance; float64 holds whole tokens exactly up to 2^53.
+const maxTokens = 1 << 53

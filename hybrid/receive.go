@@ -1,0 +1,110 @@
+package hybrid
+
+import (
+	"slices"
+)
+
+// receive takes in one message. Whatever it says twice, late or out of order changes nothing.
+func (e *Engine) receive(now int64, from string, m *message) {
+	if e.self == nil || from == e.cfg.Node || m.stamp.inc == 0 {
+		return
+	}
+	p := e.peer(from)
+	if slices.Contains(p.retired, m.stamp.inc) {
+		e.stats.stale.Add(1)
+		return // a straggler of a life that is over
+	}
+	if p.inc != m.stamp.inc {
+		e.reborn(p, m.stamp.inc, now)
+	}
+	if m.stamp.at > p.stamp.at || p.stamp.inc == 0 {
+		p.stamp = m.stamp
+		if m.owns != nil {
+			p.owns = m.owns
+		}
+	}
+	if m.echo.inc == e.inc && m.echo.at > p.echoed {
+		p.echoed, p.heardAt = m.echo.at, now
+	}
+	if m.loan != nil {
+		e.borrow(p, m, now)
+	}
+	reply := &message{}
+	for i := range m.reports {
+		if g := e.handle(p, m.stamp.inc, &m.reports[i], now); g != nil {
+			reply.grants = append(reply.grants, *g)
+		}
+	}
+	e.receiveGrants(p, m, now)
+	e.receiveStandby(p, m, now)
+	if m.probe || len(reply.grants) > 0 {
+		e.sendGrants(p, reply.grants, m.stamp.at, now)
+	}
+}
+
+// grantsPerMessage keeps an answer within a packet: a grant takes at most about 75 bytes.
+func (e *Engine) grantsPerMessage() int { return max(1, (e.cfg.MaxMessage-120)/75) }
+
+func (e *Engine) sendGrants(to *peer, gs []grant, re, now int64) {
+	for {
+		n := min(len(gs), e.grantsPerMessage())
+		e.send(to, &message{re: re, grants: gs[:n]}, now, false)
+		if gs = gs[n:]; len(gs) == 0 {
+			return
+		}
+	}
+}
+
+func (e *Engine) receiveGrants(p *peer, m *message, now int64) {
+	for i := range m.grants {
+		g := &m.grants[i]
+		a := e.byGen[g.gen]
+		// A grant of another generation, or of another life of the owner, is void.
+		if a == nil || a.owner != p || a.ownerInc != 0 && a.ownerInc != m.stamp.inc {
+			continue
+		}
+		if g.flags&grantNoLimit != 0 {
+			e.warnNoLimit(a.limit, p)
+			continue
+		}
+		a.ownerInc = m.stamp.inc
+		e.answer(a, g, m.re, now)
+	}
+}
+
+// reborn is called when a peer speaks with a new incarnation: it restarted, or was paused for so long that it is
+// sure of nothing any more. Its credit and loans of before are void.
+func (e *Engine) reborn(p *peer, inc uint64, now int64) {
+	if p.inc != 0 {
+		if p.retired = append(p.retired, p.inc); len(p.retired) > 8 {
+			p.retired = p.retired[1:]
+		}
+		for i := range e.lend {
+			if e.lend[i].owner == p {
+				e.endLoan(i, now)
+			}
+		}
+	}
+	known := p.inc != 0
+	p.inc, p.stamp, p.loanAt, p.owns = inc, stamp{}, 0, nil
+	e.heirReborn(p)
+	e.restore(p, now)
+	if !known {
+		return
+	}
+	for _, a := range slices.Clone(e.active) {
+		if a.owner != p {
+			continue
+		}
+		e.bind(a)
+		if a.ask != nil {
+			e.sendAsk(a, now)
+		}
+	}
+}
+
+func (e *Engine) warnNoLimit(l *Limit, p *peer) {
+	if l.warned.CompareAndSwap(false, true) {
+		e.log.Warn("the owner of some keys has no limit of this name: its nodes decide by fallback until it is defined there", "limit", l.spec.Name, "owner", p.name)
+	}
+}

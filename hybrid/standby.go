@@ -1,0 +1,324 @@
+package hybrid
+
+import (
+	"cmp"
+	"slices"
+)
+
+// standby is what an heir keeps of a partition: the ledgers that are not full.
+type standby struct {
+	owner   string
+	inc     uint64
+	whole   bool
+	heardAt int64
+	records map[standbyKey]*record
+}
+
+type standbyKey struct {
+	limit, key string
+	base       bool
+}
+
+type record struct {
+	seq uint64
+	at  int64 // own clock of its arrival
+	c   copyOf
+}
+
+// sentStandby is records that the heir has not confirmed.
+type sentStandby struct {
+	seq  uint64
+	to   *peer
+	at   int64
+	what []standbyItem
+}
+type standbyItem struct {
+	p *partition
+	x *ledger
+}
+
+// changed notes that the heir's record of a ledger is out of date.
+func (e *Engine) changed(p *partition, x *ledger) {
+	if !x.heirDue {
+		x.heirDue = true
+		p.heirDue = append(p.heirDue, x)
+	}
+}
+
+// tickStandby sends every heir the ledgers that changed; a new heir is sent all that are not full.
+func (e *Engine) tickStandby(now int64) {
+	e.standbyLost(now)
+	for _, p := range e.parts {
+		if !p.owned {
+			if s := e.standby[p.id]; s != nil && now-s.heardAt > int64(e.grace())+e.settle() && e.grace() > 0 {
+				delete(e.standby, p.id)
+			}
+			continue
+		}
+		delete(e.standby, p.id)
+		heir := e.heirOf(p)
+		if heir != p.heir || heir != nil && heir.inc != p.heirInc {
+			p.heir, p.heirInc = heir, 0
+			p.unsent = 0
+			if heir != nil {
+				p.heirInc = heir.inc
+				for _, x := range p.ledgers {
+					e.changed(p, x)
+				}
+			}
+		}
+		if e.ticks%10 == 0 && heir != nil {
+			for _, b := range p.bases {
+				if p.refill(b, now); !p.isFull(b, now) {
+					e.changed(p, b)
+				}
+			}
+		}
+		if heir == nil || heir.inc == 0 || !heir.present {
+			for _, x := range p.heirDue {
+				x.heirDue = false
+			}
+			p.heirDue = p.heirDue[:0]
+			continue
+		}
+		if len(p.heirDue) > 0 {
+			e.sendStandby(p, heir, now)
+		}
+	}
+	for _, q := range e.peers {
+		e.flushStandby(q, now)
+	}
+}
+
+func (e *Engine) heirOf(p *partition) *peer {
+	if e.view.Ring == nil {
+		return nil
+	}
+	if name, ok := e.view.Ring.Heir(p.id); ok {
+		return e.peer(name)
+	}
+	return nil
+}
+
+func (e *Engine) sendStandby(p *partition, heir *peer, now int64) {
+	for _, x := range p.heirDue {
+		x.heirDue = false
+		c := e.copyOf(p, x, now)
+		c.base = x.key == "" && p.bases[x.limit] == x
+		if heir.standbyRoom < 80+len(c.limit)+len(c.key) {
+			e.flushStandby(heir, now)
+		}
+		heir.standbyRoom -= 60 + len(c.limit) + len(c.key)
+		heir.copies = append(heir.copies, c)
+		heir.items = append(heir.items, standbyItem{p, x})
+	}
+	p.heirDue = p.heirDue[:0]
+}
+
+func (e *Engine) flushStandby(to *peer, now int64) {
+	if len(to.copies) > 0 {
+		e.standbySeq++
+		for _, it := range to.items {
+			it.p.unsent++
+		}
+		e.unconfirmed = append(e.unconfirmed, &sentStandby{e.standbySeq, to, now, to.items})
+		e.send(to, &message{seq: e.standbySeq, standby: to.copies}, now, false)
+	}
+	to.copies, to.items, to.standbyRoom = nil, nil, e.cfg.MaxMessage-100
+}
+
+// standbyLost sends again what was not confirmed for three ticks.
+func (e *Engine) standbyLost(now int64) {
+	e.unconfirmed = slices.DeleteFunc(e.unconfirmed, func(s *sentStandby) bool {
+		if now-s.at < 3*e.tick {
+			return false
+		}
+		e.endStandby(s, true)
+		return true
+	})
+}
+
+func (e *Engine) endStandby(s *sentStandby, again bool) {
+	for _, it := range s.what {
+		it.p.unsent = max(0, it.p.unsent-1)
+		if again && it.p.owned && it.p.heir == s.to {
+			e.changed(it.p, it.x)
+		}
+	}
+}
+
+// wholeFor is the partitions of which a member, as heir, has been told everything.
+func (e *Engine) wholeFor(to *peer) bits {
+	var b bits
+	for i, p := range e.parts {
+		if p.owned && p.heir == to && p.heirInc == to.inc && p.unsent == 0 && len(p.heirDue) == 0 {
+			if b == nil {
+				b = newBits(len(e.parts))
+			}
+			b.set(i)
+		}
+	}
+	return b
+}
+
+func (e *Engine) heirReborn(p *peer) {
+	e.unconfirmed = slices.DeleteFunc(e.unconfirmed, func(s *sentStandby) bool {
+		if s.to != p {
+			return false
+		}
+		e.endStandby(s, false)
+		return true
+	})
+}
+
+// receiveStandby takes in an owner's records, and the confirmations of a heir. The newest record of an incarnation wins;
+// records for what this node owns are ignored.
+func (e *Engine) receiveStandby(from *peer, m *message, now int64) {
+	if len(m.acks) > 0 {
+		e.unconfirmed = slices.DeleteFunc(e.unconfirmed, func(s *sentStandby) bool {
+			if s.to != from || !slices.Contains(m.acks, s.seq) {
+				return false
+			}
+			e.endStandby(s, false)
+			return true
+		})
+	}
+	e.handedOver(m.handed)
+	if m.seq != 0 {
+		for i := range m.standby {
+			e.record(from, m, &m.standby[i], now)
+		}
+		from.acks = append(from.acks, m.seq)
+		if len(from.acks) >= 64 {
+			e.send(from, &message{acks: from.acks}, now, false)
+			from.acks = nil
+		}
+	}
+	for i := range e.parts {
+		if m.whole.has(i) && e.lend[i].owner == from && !e.parts[i].owned {
+			s := e.standbyOf(i, from, m.stamp.inc)
+			s.whole, s.heardAt = true, now
+		} else if s := e.standby[i]; s != nil && m.owns.has(i) && s.owner == from.name && s.inc == m.stamp.inc {
+			s.heardAt = now
+		}
+	}
+}
+
+func (e *Engine) standbyOf(part int, owner *peer, inc uint64) *standby {
+	s := e.standby[part]
+	if s == nil || s.owner != owner.name || s.inc != inc {
+		s = &standby{owner: owner.name, inc: inc, records: map[standbyKey]*record{}}
+		e.standby[part] = s
+	}
+	return s
+}
+
+func (e *Engine) record(from *peer, m *message, c *copyOf, now int64) {
+	if c.part >= len(e.parts) || e.parts[c.part].owned || e.lend[c.part].owner != from {
+		return
+	}
+	s := e.standbyOf(c.part, from, m.stamp.inc)
+	s.heardAt = now
+	k := standbyKey{c.limit, c.key, c.base}
+	r := s.records[k]
+	if r != nil && r.seq > m.seq {
+		return
+	}
+	if c.full {
+		delete(s.records, k)
+		return
+	}
+	s.records[k] = &record{m.seq, now, *c}
+}
+
+// adopt starts a partition from what this node kept of it as heir: every share brings its part of the balances along.
+func (e *Engine) adopt(p *partition, s *standby, now int64) {
+	delete(e.standby, p.id)
+	var copies []copyOf
+	for _, r := range s.records {
+		c := r.c
+		if l, ok := e.limits.Load(c.limit); ok && c.bal < c.cap {
+			// A balance that was not reported again has grown since, as long as its owner was there.
+			c.bal = min(c.cap, c.bal+float64(max(0, s.heardAt-r.at))*l.perNs)
+		}
+		copies = append(copies, c)
+	}
+	e.startFrom(p, copies, s.whole, now)
+}
+
+// startFrom makes the records the start of a partition's keys. A debt counts at once, a balance as shares arrive.
+func (e *Engine) startFrom(p *partition, copies []copyOf, whole bool, now int64) {
+	p.told, p.fresh, p.bringing = true, false, true
+	if whole {
+		p.full = 1
+	}
+	slices.SortFunc(copies, func(a, b copyOf) int {
+		return cmp.Or(cmp.Compare(a.limit, b.limit), cmp.Compare(a.key, b.key))
+	})
+	for _, x := range p.ledgers {
+		x.start = float64(x.limit.spec.Burst) * p.full
+	}
+	for l, b := range p.bases {
+		b.start = float64(l.spec.Burst) * p.full
+	}
+	for i := range copies {
+		c := &copies[i]
+		l, ok := e.limits.Load(c.limit)
+		if !ok || c.part != p.id {
+			continue
+		}
+		x := p.base(l)
+		if !c.base {
+			if x = e.ledger(p, l, c.key, e.hash(l, c.key), now); x == nil {
+				continue
+			}
+		}
+		x.start = max(0, c.bal)
+		x.pool += min(0, c.bal)
+		e.changed(p, x)
+	}
+}
+
+// restore gives an owner that restarted under its old name what this node kept for it as heir.
+func (e *Engine) restore(owner *peer, now int64) {
+	byPart := map[int]*standby{}
+	h := handOff{restore: true, parts: newBits(len(e.parts))}
+	for i, s := range e.standby {
+		if s.owner == owner.name && s.inc != owner.inc && s.whole && e.lend[i].owner == owner {
+			byPart[i] = s
+		}
+	}
+	if len(byPart) == 0 {
+		return
+	}
+	for i := range e.parts {
+		s := byPart[i]
+		if s == nil {
+			continue
+		}
+		h.parts.set(i)
+		h.inc = s.inc
+		for _, r := range s.records {
+			c := r.c
+			if l, ok := e.limits.Load(c.limit); ok && c.bal < c.cap {
+				c.bal = min(c.cap, c.bal+float64(max(0, s.heardAt-r.at))*l.perNs)
+			}
+			h.copies = append(h.copies, c)
+		}
+		delete(e.standby, i)
+	}
+	e.handSeq++
+	h.id = e.handSeq
+	e.handing = append(e.handing, &handing{to: owner, id: h.id, msg: encodeHandOff(&h), until: now + e.settle()})
+	e.tickHandOff(now)
+}
+
+// takeBack takes in what an heir restores. It is believed only by an owner that has just started anew and was told nothing else.
+func (e *Engine) takeBack(p *partition, h *handOff, now int64) {
+	if !p.owned || p.told || now > p.takenAt+e.settle() {
+		return
+	}
+	e.settleShares(p, now)
+	e.startFrom(p, h.copies, true, now)
+	e.settleShares(p, now)
+}

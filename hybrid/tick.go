@@ -1,0 +1,261 @@
+package hybrid
+
+import (
+	"time"
+)
+
+// doTick does what is due every sync interval: it ends what has run out, renews what is held, and says to every
+// member in one packet what this node has to say to it, as lender and as owner.
+func (e *Engine) doTick(now, late int64) {
+	if e.self == nil {
+		return
+	}
+	if now-e.lastTick+late-e.tick > e.ttl/2 {
+		e.awake(now)
+	}
+	e.lastTick = now
+	e.ticks++
+	e.countMembers(now)
+	for _, p := range e.parts {
+		if p.owned {
+			e.ownShare(p, now)
+			e.startFull(p, now)
+			e.settleShares(p, now)
+		}
+	}
+	e.tickAccounts(now)
+	e.tellRefused(now)
+	e.tickStandby(now)
+	e.tickHandOff(now)
+	owns := newBits(len(e.parts))
+	for i, p := range e.parts {
+		if p.owned {
+			owns.set(i)
+		}
+	}
+	probing := false
+	for _, p := range e.peers {
+		if p.present && p != e.self {
+			e.beat(p, owns, now)
+			probing = probing || now-p.heardAt >= 3*e.tick/2
+		}
+	}
+	if probing {
+		e.wake()
+	}
+	e.sweepAccounts(now, 1000)
+	e.sweepLedgers(now, 1000)
+	e.sweepBuckets(now)
+}
+
+// beat is the packet of a tick to one member. Reports and grants that do not fit go in packets of their own.
+func (e *Engine) beat(p *peer, owns bits, now int64) {
+	m := &message{owns: owns, loan: e.lendTo(p, now), whole: e.wholeFor(p), acks: p.acks}
+	p.acks = nil
+	room := e.cfg.MaxMessage - 100 - 3*len(owns) - 10*len(m.acks)
+	if m.loan != nil {
+		room -= len(m.loan.formers) * (40 + len(owns))
+	}
+	for len(p.due) > 0 && room > 80 {
+		m.grants = append(m.grants, p.due[0])
+		p.due = p.due[1:]
+		room -= 80
+	}
+	e.pack(p, m, room, now)
+	if len(p.due) > 0 {
+		e.sendGrants(p, p.due, 0, now)
+		p.due = nil
+	}
+}
+
+// pack sends m with the peer's reports, in as few messages as they fit in.
+func (e *Engine) pack(p *peer, m *message, room int, now int64) {
+	for _, r := range p.reports {
+		size := 64 + len(r.limit) + len(r.key)
+		if size > room {
+			e.send(p, m, now, false)
+			m, room = &message{}, e.cfg.MaxMessage-100
+		}
+		m.reports = append(m.reports, r)
+		room -= size
+	}
+	p.reports = p.reports[:0]
+	e.send(p, m, now, false)
+}
+
+// Holding times of credit, in ticks.
+const (
+	idleTicks  = 50 // credit that was not used for so long is returned
+	renewTicks = 2  // an idle account's lease is renewed this often
+)
+
+// tickAccounts goes through the accounts that hold credit, owe something or have something to say.
+func (e *Engine) tickAccounts(now int64) {
+	keep := e.active[:0]
+	all := e.active
+	e.active = nil // accounts that become active meanwhile are collected there
+	for _, a := range all {
+		if e.tickAccount(a, now) {
+			keep = append(keep, a)
+		} else {
+			a.live = false
+			a.idleAt = now
+		}
+	}
+	e.active = append(keep, e.active...)
+}
+
+// tickAccount voids, returns and reports, and says whether the account stays active.
+func (e *Engine) tickAccount(a *account, now int64) bool {
+	if a.limit.gone.Load() {
+		a.drain()
+		return false
+	}
+	// The lease would run out before the next tick.
+	if a.g > 0 && a.owner != e.self && now+e.tick > a.until && a.credit.Load() > 0 {
+		e.renew(a)
+	}
+	k := a.counters()
+	if k.c != a.usedC {
+		a.usedC, a.usedAt = k.c, now
+	}
+	hold := int64(idleTicks)
+	if a.limit.spec.Mode == Strict {
+		hold = 0
+	}
+	if a.ask == nil && now-a.usedAt >= hold*e.tick {
+		if n := a.drain(); n > 0 {
+			a.r += n
+			k = a.counters()
+		}
+	}
+	settled := k == a.ack
+	if a.owner == e.self {
+		if k != a.sent || !settled || a.denied.Load() > 0 && a.credit.Load() > 0 {
+			r := a.report(now)
+			if g := e.handle(e.self, e.inc, &r, now); g != nil {
+				e.apply(a, g, now, now)
+			}
+			settled = a.counters() == a.ack
+		}
+		return !settled || a.credit.Load() != 0 || a.ask != nil
+	}
+	held := a.credit.Load() != 0
+	if a.owner != nil && (!settled || held && now-a.sentAt >= renewTicks*e.tick) {
+		a.owner.reports = append(a.owner.reports, a.report(now))
+	}
+	return !settled || held || a.ask != nil
+}
+
+// awake is called when the node was paused or suspended: whatever it held may have run out. As owner it starts anew, as
+// lender it voids its credit and waits for its loans to run out. It takes a new incarnation, so that nothing said to the old
+// one is believed.
+func (e *Engine) awake(now int64) {
+	e.log.Warn("this node was paused; it starts anew as owner and lender", "for", time.Duration(now-e.lastTick))
+	e.stats.pauses.Add(1)
+	e.inc = e.cfg.Incarnation()
+	e.self.inc = e.inc
+	for i := range e.lend {
+		e.endLoan(i, now)
+	}
+	e.ownEpoch++
+	for _, p := range e.parts {
+		if p.owned {
+			p.take(e.ownEpoch, now)
+		}
+	}
+	e.nledgers = 0
+	e.telling = nil
+	clear(e.standby)
+	e.handing = nil
+	for _, p := range e.peers {
+		p.stamp, p.echoed, p.heardAt, p.loanAt = stamp{}, 0, now, 0
+		p.due, p.acks = nil, nil
+	}
+	e.lastTick = now
+	for _, a := range e.accounts {
+		a.refusal.Store(nil)
+		a.fallback = fallback{}
+		if a.live || a.credit.Load() != 0 {
+			e.renew(a)
+			if a.owner != nil {
+				a.ownerInc = a.owner.inc
+			}
+		}
+		for a.ask != nil && len(a.ask.waiters) > 0 {
+			a.ask.waiters[0].done <- e.fall(a, a.ask.waiters[0].cost, now)
+			a.ask.waiters = a.ask.waiters[1:]
+		}
+		a.ask = nil
+	}
+	e.asks = nil
+}
+
+// sweepAccounts looks at some accounts and forgets those that nothing need be remembered of.
+func (e *Engine) sweepAccounts(now int64, budget int) {
+	for ; budget > 0 && len(e.accounts) > 0; budget-- {
+		if e.cursor >= len(e.accounts) {
+			e.cursor = 0
+		}
+		a := e.accounts[e.cursor]
+		if !e.forgettable(a, now) {
+			e.cursor++
+			continue
+		}
+		e.forget(a)
+	}
+}
+
+// forgettable: no credit, nothing owed, nothing to say, no denial that stands, no fallback in use, and
+// no low balance that the allowance must respect.
+func (e *Engine) forgettable(a *account, now int64) bool {
+	if a.live || a.ask != nil || a.credit.Load() != 0 || a.counters() != a.ack && a.counters() != (counters{}) {
+		return false
+	}
+	if r := a.refusal.Load(); r != nil && r.wait(1, now) > 0 {
+		return false
+	}
+	if a.fallback.active && (a.owner == nil || e.silent(a.owner, now)) {
+		return false
+	}
+	if phi := a.limit.spec.Overshoot; phi > 0 && a.heard && a.limit.perNs > 0 {
+		if short := phi*float64(a.limit.spec.Burst) - a.known; short > 0 && float64(now-a.asOf.Load())*a.limit.perNs < short+1 {
+			return false
+		}
+	}
+	return now-a.idleAt >= 20*e.tick || len(e.accounts) >= e.cfg.MaxKeys
+}
+
+func (e *Engine) forget(a *account) {
+	last := len(e.accounts) - 1
+	e.accounts[a.index] = e.accounts[last]
+	e.accounts[a.index].index = a.index
+	e.accounts[last] = nil
+	e.accounts = e.accounts[:last]
+	delete(e.byGen, a.gen)
+	a.limit.accounts.Delete(a.key)
+	e.stats.swept.Add(1)
+}
+
+// sweepLedgers looks at some ledgers and forgets those that are full, with nothing out.
+func (e *Engine) sweepLedgers(now int64, budget int) {
+	for n := 0; n < len(e.parts) && budget > 0; n++ {
+		e.pcursor = (e.pcursor + 1) % len(e.parts)
+		p := e.parts[e.pcursor]
+		if !p.owned || len(p.ledgers) == 0 {
+			continue
+		}
+		e.settleShares(p, now)
+		for k, x := range p.ledgers {
+			if budget--; budget < 0 {
+				break
+			}
+			p.refill(x, now)
+			if p.isFull(x, now) && !x.heirDue && !x.telling {
+				delete(p.ledgers, k)
+				e.nledgers--
+				e.stats.swept.Add(1)
+			}
+		}
+	}
+}

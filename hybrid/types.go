@@ -1,0 +1,156 @@
+package hybrid
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jatah-io/jatah/bucket"
+)
+
+// Errors that a [Decision] or a call of this package may carry.
+var (
+	// ErrNegativeCost says that a cost, refund or charge was below zero.
+	ErrNegativeCost = errors.New("hybrid: the cost must not be negative")
+	// ErrClosed says that the engine has been closed.
+	ErrClosed = errors.New("hybrid: the node is closed")
+	// ErrSpec is wrapped by every error about the definition of a limit.
+	ErrSpec = errors.New("hybrid: bad limit")
+	// ErrUnreachable says that the owner of a key did not answer in time.
+	ErrUnreachable = errors.New("hybrid: the owner of the key did not answer")
+	// ErrOverflow says that a new key found no room in a full table.
+	ErrOverflow = errors.New("hybrid: the table of keys is full")
+)
+
+// Mode says who decides a request. The zero value is Hybrid.
+type Mode uint8
+
+// The modes of a limit.
+const (
+	Hybrid Mode = iota // credit from the owner, spent locally
+	Strict             // the owner decides each request
+	Split              // a node's own share, without talking to anybody
+)
+
+// Fallback says how a request is decided that finds no credit while the
+// owner of its key is silent. The zero value is FallbackShare.
+type Fallback uint8
+
+// The fallbacks of a limit.
+const (
+	FallbackShare Fallback = iota // the node's own share, and ahead of it what it last saw
+	FallbackWait                  // the node's own share, once it is no longer lent
+	FallbackDeny                  // refuse
+	FallbackAllow                 // admit
+)
+
+// Source says how a decision was made.
+type Source uint8
+
+// The sources of a decision.
+const (
+	SourceLocal Source = iota // in local memory: credit, the bare bucket, or a standing denial
+	SourceOwner               // by the owner, for this request
+	SourceShare               // fallback: from the node's own share
+	SourceAhead               // fallback: ahead of the share; owed to the owner
+	SourceDeny                // fallback: deny
+	SourceAllow               // fallback: allow
+	numSources
+)
+
+// Sources is the number of different sources, for tables indexed by Source.
+const Sources = int(numSources)
+
+var (
+	modeNames     = [...]string{Hybrid: "hybrid", Strict: "strict", Split: "split"}
+	fallbackNames = [...]string{FallbackShare: "share", FallbackWait: "wait", FallbackDeny: "deny", FallbackAllow: "allow"}
+	sourceNames   = [...]string{SourceLocal: "local", SourceOwner: "owner", SourceShare: "share", SourceAhead: "ahead", SourceDeny: "deny", SourceAllow: "allow"}
+)
+
+func name(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("invalid(%d)", i)
+}
+
+func parse(what string, names []string, s string) (int, error) {
+	for i, n := range names {
+		if n == s {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %s %q does not exist; use one of %v", ErrSpec, what, s, names)
+}
+
+func (m Mode) String() string     { return name(modeNames[:], int(m)) }
+func (f Fallback) String() string { return name(fallbackNames[:], int(f)) }
+func (s Source) String() string   { return name(sourceNames[:], int(s)) }
+
+// ParseMode reads "hybrid", "strict" or "split".
+func ParseMode(s string) (Mode, error) {
+	i, err := parse("mode", modeNames[:], s)
+	return Mode(i), err
+}
+
+// ParseFallback reads "share", "wait", "deny" or "allow".
+func ParseFallback(s string) (Fallback, error) {
+	i, err := parse("fallback", fallbackNames[:], s)
+	return Fallback(i), err
+}
+
+// MarshalText writes the mode's name.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads what ParseMode reads.
+func (m *Mode) UnmarshalText(b []byte) (err error) { *m, err = ParseMode(string(b)); return err }
+
+// MarshalText writes the fallback's name.
+func (f Fallback) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText reads what ParseFallback reads.
+func (f *Fallback) UnmarshalText(b []byte) (err error) {
+	*f, err = ParseFallback(string(b))
+	return err
+}
+
+// Spec is the definition of one limit. It is a plain value.
+type Spec struct {
+	Name      string
+	Rate      bucket.Rate // tokens per duration; count 0 denies everything
+	Burst     int64       // tokens a full key holds
+	Mode      Mode
+	Fallback  Fallback
+	Overshoot float64 // phi: the part of the burst that may be exceeded to save waiting; 0 to 1
+	DryRun    bool    // count what would be denied, deny nothing
+}
+
+// Decision is the answer to one request. A denial is a Decision, not an error.
+type Decision struct {
+	OK         bool
+	Remaining  int64         // whole tokens left for the key, as far as known here
+	RetryAfter time.Duration // shortest wait that helps; bucket.Never when none does; 0 when OK
+	ResetAfter time.Duration // until the key is full again if nothing else comes
+	Source     Source
+	Mode       Mode
+	AsOf       time.Time // when the state it rests on was known here; zero: at the time of the decision
+	MaxExcess  int64     // tokens that the limit's mode and overshoot may let through beyond burst + rate*t in the worst moment without faults
+	DryRun     bool      // OK only because the limit is in dry run
+	Err        error     // the request could not be decided: bad cost, closed, context ended, table full
+}
+
+// State is what is known of one key: at its owner where it can be reached.
+type State struct {
+	Limit, Key  string
+	Owner       string
+	Mode        Mode
+	Source      Source
+	Balance     float64 // tokens in the pool; negative: debt
+	Burst       int64
+	Outstanding int64         // credit that nodes hold
+	Credit      int64         // credit that this node holds
+	Remaining   int64         // whole tokens in the pool and out as credit, at least 0
+	RetryAfter  time.Duration // wait for one token
+	ResetAfter  time.Duration
+	Age         time.Duration // since this node last heard of the key's balance
+}
