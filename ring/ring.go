@@ -142,8 +142,7 @@ func assign(cfg Config, members []string, skip int) []int32 {
 		Hasher:            seeded(cfg.Seed),
 		PartitionCount:    cfg.Partitions,
 		ReplicationFactor: cfg.Replication,
-		// A load of more than one member's worth of everything is the same as no bound.
-		Load: min(cfg.Load, float64(len(members))),
+		Load:              cfg.Load,
 	})
 	table := make([]int32, cfg.Partitions)
 	for p := range table {

@@ -27,7 +27,6 @@ type pipe struct {
 	flight   []segment
 	ready    []byte
 	size     int           // bytes in flight and ready
-	last     time.Duration // when the last segment arrives: the next may not overtake it
 	eof      bool          // the writer closed and all has arrived
 	reset    bool          // the writer's end is gone without closing
 	deaf     bool          // the reader's end is gone
@@ -68,7 +67,7 @@ func (p *pipe) wait(deadline time.Time) {
 	}
 }
 
-// put sends a segment after those before it.
+// put sends a segment. Its delay may be shorter than that of one before: pump keeps the order.
 func (p *pipe) put(s segment) {
 	n := p.net
 	s.at = n.now()
@@ -77,8 +76,6 @@ func (p *pipe) put(s segment) {
 		l.stats.StreamBytes += uint64(len(s.data))
 		s.at += l.streamDelay(n.conditions(l))
 	}
-	s.at = max(s.at, p.last)
-	p.last = s.at
 	p.size += len(s.data)
 	p.flight = append(p.flight, s)
 	n.schedule(event{at: s.at, pipe: p})
@@ -101,7 +98,7 @@ func (n *Network) pump(p *pipe) {
 	now, moved := n.now(), 0
 	for _, s := range p.flight {
 		if s.at > now {
-			break
+			break // also those after it wait: bytes do not overtake each other
 		}
 		p.ready = append(p.ready, s.data...)
 		p.eof = p.eof || s.fin
@@ -111,10 +108,6 @@ func (n *Network) pump(p *pipe) {
 		return
 	}
 	p.flight = p.flight[moved:]
-	if p.deaf {
-		p.size -= len(p.ready)
-		p.ready = nil
-	}
 	p.wake()
 	if p.eof && p.deaf {
 		delete(n.pipes, p)
@@ -125,6 +118,7 @@ func (n *Network) pump(p *pipe) {
 func (n *Network) pumpAll() {
 	for p := range n.pipes {
 		n.pump(p)
+		p.wake() // what a writer may do depends on the path as well
 	}
 }
 
