@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
-	"github.com/jatah-io/jatah/ring"
 	"github.com/vmihailenco/msgpack/v5"
 )
 
@@ -53,8 +53,6 @@ const metaVersion = 1
 
 // meta is what a process tells about itself by gossip. memberlist allows 512 bytes.
 type meta struct {
-	_msgpack struct{} `msgpack:",as_array"`
-
 	Format      uint8
 	State       state
 	Incarnation Incarnation
@@ -73,6 +71,17 @@ type meta struct {
 	Grace       time.Duration
 }
 
+// marshal writes structs as arrays of their fields, which is short; decoding takes either form.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := msgpack.NewEncoder(&b)
+	e.UseArrayEncodedStructs(true)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
 var errMeta = errors.New("cluster: not a node of ours")
 
 func newMeta(c Config, inc Incarnation, now time.Time) meta {
@@ -85,7 +94,7 @@ func newMeta(c Config, inc Incarnation, now time.Time) meta {
 }
 
 func (m *meta) encode() ([]byte, error) {
-	b, err := msgpack.Marshal(m)
+	b, err := marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: metadata: %w", err)
 	}
@@ -162,9 +171,4 @@ func (m *meta) member(name, addr string) Member {
 		Name: name, Addr: addr, Incarnation: m.Incarnation, HTTP: m.HTTP, Version: m.Version, Protocol: m.Protocol,
 		Settle: m.Settle, Grace: m.Grace,
 	}
-}
-
-// ringConfig of the constants, to build rings with.
-func (m *meta) ringConfig() ring.Config {
-	return ring.Config{Partitions: m.Partitions, Load: m.Load, Seed: m.Seed, Replication: m.Replication}
 }

@@ -25,8 +25,6 @@ const (
 
 // control is the body of a kindControl frame.
 type control struct {
-	_msgpack struct{} `msgpack:",as_array"`
-
 	Op   op
 	Name string
 	Addr string
@@ -35,7 +33,7 @@ type control struct {
 
 // tell sends a control message to one process and waits for the answer.
 func (c *Cluster) tell(ctx context.Context, p *peer, m control) ([]byte, error) {
-	b, err := msgpack.Marshal(&m)
+	b, err := marshal(&m)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: control message: %w", err)
 	}
@@ -135,15 +133,11 @@ func (c *Cluster) forget(name string, proc uint64) {
 // sharedState goes with memberlist's exchange of states: what a newcomer has to know of those that
 // are no longer there, since their shares still count.
 type sharedState struct {
-	_msgpack struct{} `msgpack:",as_array"`
-
 	Lost      []sharedLost
 	Forgotten []sharedName
 }
 
 type sharedLost struct {
-	_msgpack struct{} `msgpack:",as_array"`
-
 	Name        string
 	Addr        string
 	Incarnation Incarnation
@@ -153,8 +147,6 @@ type sharedLost struct {
 }
 
 type sharedName struct {
-	_msgpack struct{} `msgpack:",as_array"`
-
 	Name string
 	Proc uint64
 }
@@ -172,7 +164,7 @@ func (c *Cluster) localState() []byte {
 		s.Forgotten = append(s.Forgotten, sharedName{Name: name, Proc: proc})
 	}
 	c.mu.Unlock()
-	b, err := msgpack.Marshal(&s)
+	b, err := marshal(&s)
 	if err != nil {
 		c.log.Error("cluster: state", "error", err)
 		return nil
