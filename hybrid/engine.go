@@ -296,3 +296,10 @@ func (e *Engine) ringHash(limit, key string) uint64 { return ring.Hash(e.cfg.Rin
 
 // partOf is the partition of a hash: the same on every node, whatever its view.
 func (e *Engine) partOf(hash uint64) int { return int(hash % uint64(len(e.parts))) }
+
+// Fit sets the largest message that the network takes, in bytes.
+func (e *Engine) Fit(maxMessage int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cfg.MaxMessage = maxMessage
+}

@@ -1,0 +1,118 @@
+package jatah
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/jatah-io/jatah/cluster"
+	"github.com/jatah-io/jatah/hybrid"
+	"github.com/jatah-io/jatah/ring"
+)
+
+// Config of a node. The zero value is one node without a network. Start copies it.
+type Config struct {
+	// Node is this node's name, unique in the cluster. Default: the host's name.
+	Node string
+
+	// Bind is "host:port" for the cluster's traffic, TCP and UDP. Empty, without Transport: no network.
+	Bind string
+	// Advertise is the address that others reach this node at. Default: the one bound to.
+	Advertise string
+	// Join lists seeds: "host:port", host names with many addresses, "dns+srv://_service._proto.name".
+	Join []string
+	// Cluster labels the traffic; nodes of other clusters are ignored. Default "jatah".
+	Cluster string
+	// Secret encrypts it: 16, 24 or 32 bytes. Needed beyond loopback, unless Insecure.
+	Secret   []byte
+	Insecure bool
+	// Profile says how patient the failure detector is: "local", "lan" or "wan". Default: by Bind.
+	Profile string
+	// PacketSize is the largest UDP payload, 1000 to 65000 bytes. Default 1400.
+	PacketSize int
+
+	// SyncInterval is the time between two reports to the owners. Default 100 ms; the same on all nodes.
+	SyncInterval time.Duration
+	// AskTimeout is the longest that a decision waits for an owner. Default 50 ms.
+	AskTimeout time.Duration
+	// Settle is how long a change of membership needs to reach everybody. Default 2 s.
+	Settle time.Duration
+	// Grace is how long a failed member's share stays reserved. Default 60 s, or Never.
+	Grace time.Duration
+	// Expect is the number of nodes that the cluster is meant to have, if known. Shares are at most 1/Expect.
+	Expect int
+
+	// MaxKeys bounds the keys kept, per limit where this node is alone, else in all. Default 1 Mi.
+	MaxKeys int
+
+	// HTTP is the address of this node's HTTP API and Version its version, as told to the other members.
+	HTTP, Version string
+
+	// Logger gets log lines. Default: slog.Default().
+	Logger *slog.Logger
+	// Transport replaces sockets; cluster/simnet has one in memory. Nil: sockets.
+	Transport memberlist.Transport
+	// Resolver looks up the names in Join. Default net.DefaultResolver.
+	Resolver cluster.Resolver
+}
+
+// alone says that the configuration is for one node without a network.
+func (c Config) alone() bool { return c.Bind == "" && c.Transport == nil }
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Node == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("%w: Node is empty and the host has no name: %w", ErrConfig, err)
+		}
+		c.Node = host
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.alone() && len(c.Join) > 0 {
+		return c, fmt.Errorf("%w: Join is set but Bind is not; set Bind to the address for the cluster's traffic, such as 127.0.0.1:7946", ErrConfig)
+	}
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+		min  time.Duration
+	}{
+		{"SyncInterval", c.SyncInterval, 10 * time.Millisecond}, {"AskTimeout", c.AskTimeout, time.Millisecond},
+		{"Settle", c.Settle, 100 * time.Millisecond}, {"Grace", c.Grace, time.Second},
+	} {
+		if d.v != 0 && d.v < d.min {
+			return c, fmt.Errorf("%w: %s is %v; it must be at least %v, or 0 for the default", ErrConfig, d.name, d.v, d.min)
+		}
+	}
+	if c.Expect < 0 || c.MaxKeys < 0 {
+		return c, fmt.Errorf("%w: Expect and MaxKeys must not be negative", ErrConfig)
+	}
+	return c, nil
+}
+
+func (c Config) cluster() cluster.Config {
+	cc := cluster.Config{Name: c.Node, ClusterName: c.Cluster, Bind: c.Bind, Advertise: c.Advertise, Join: c.Join,
+		Insecure: c.Insecure, Profile: c.Profile, PacketSize: c.PacketSize, HTTP: c.HTTP, Version: c.Version,
+		SyncInterval: c.SyncInterval, Settle: c.Settle, Grace: c.Grace, Resolver: c.Resolver, Transport: c.Transport, Logger: c.Logger}
+	if len(c.Secret) > 0 {
+		cc.Secrets = [][]byte{c.Secret}
+	}
+	return cc
+}
+
+func (c Config) hybrid(n hybrid.Network, r ring.Config, maxMessage int) hybrid.Config {
+	return hybrid.Config{Node: c.Node, Network: n, Ring: r, Tick: c.SyncInterval, AskTimeout: c.AskTimeout, Settle: c.Settle, Grace: grace(c.Grace),
+		Expect: c.Expect, MaxMessage: maxMessage, MaxKeys: c.MaxKeys, Logger: c.Logger}
+}
+
+// grace turns Never into what hybrid calls for ever.
+func grace(d time.Duration) time.Duration {
+	if d == Never {
+		return -1
+	}
+	return d
+}

@@ -1,0 +1,27 @@
+// Package jatah limits rates across many processes without a store between them: every decision is made in
+// local memory, and nodes that found each other by gossip share each limit.
+//
+// # Use
+//
+//	node, err := jatah.Start(ctx, jatah.Config{}) // one node, no network
+//	defer node.Close()
+//	api, err := node.Limit(jatah.Limit{Name: "api", Rate: jatah.PerMinute(100), Burst: 20})
+//	if d := api.Take(ctx, "user:42", 1); !d.OK {
+//		// come back in d.RetryAfter
+//	}
+//
+// # Words
+//
+// A limit is a named rule: rate, burst, mode. A key says whose usage counts. A cost is in tokens. A key
+// starts with burst tokens and gains rate tokens per time, never above burst. A denial is a [Decision],
+// not an error.
+//
+// # Guarantees
+//
+//   - In any interval of length t, all nodes together admit at most burst + rate*t of a key. What faults may add
+//     depends on the limit's mode and fallback and is stated with [Fallback].
+//   - [Limiter.Take] never blocks longer than Config.AskTimeout.
+//   - A single node decides exactly: integers, no drift.
+//
+// All types are safe for any number of goroutines unless they are plain values.
+package jatah

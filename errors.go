@@ -1,0 +1,36 @@
+package jatah
+
+import (
+	"errors"
+
+	"github.com/jatah-io/jatah/cluster"
+	"github.com/jatah-io/jatah/hybrid"
+)
+
+// Errors of this package; match them with errors.Is.
+var (
+	// ErrConfig: a setting is wrong; the text names it and says what to write.
+	ErrConfig = cluster.ErrConfig
+	// ErrNameTaken: a live process of the cluster already has this node's name.
+	ErrNameTaken = cluster.ErrNameTaken
+	// ErrLimit: a limit is defined wrongly.
+	ErrLimit = hybrid.ErrSpec
+	// ErrUnknownLimit: there is no limit of this name.
+	ErrUnknownLimit = errors.New("jatah: unknown limit")
+	// ErrNegativeCost: a cost, refund or charge is below zero.
+	ErrNegativeCost = hybrid.ErrNegativeCost
+	// ErrKeyEmpty: the key is the empty string.
+	ErrKeyEmpty = errors.New("jatah: the key is empty")
+	// ErrKeyTooLong: the key has more than MaxKey bytes.
+	ErrKeyTooLong = errors.New("jatah: the key is longer than 1024 bytes")
+	// ErrClosed: the node has been closed, or the limit removed.
+	ErrClosed = hybrid.ErrClosed
+	// ErrUnreachable: the owner of the key did not answer in time.
+	ErrUnreachable = hybrid.ErrUnreachable
+	// ErrOverflow: a new key found no room; see Config.MaxKeys.
+	ErrOverflow = hybrid.ErrOverflow
+	// ErrNotReady: the node is not ready to decide yet, or no more.
+	ErrNotReady = errors.New("jatah: not ready")
+	// ErrUnknownNode: no member of this name is remembered.
+	ErrUnknownNode = errors.New("jatah: unknown node")
+)

@@ -1,0 +1,105 @@
+package jatah
+
+import (
+	"context"
+
+	"github.com/jatah-io/jatah/bucket"
+	"github.com/jatah-io/jatah/hybrid"
+)
+
+// Limiter is a handle on one limit of a node. It stays valid while the limit's definition changes. Safe for
+// any number of goroutines.
+type Limiter struct{ l *hybrid.Limit }
+
+// State is what is known of one key: at its owner where that can be reached. Amounts are in tokens.
+type State = hybrid.State
+
+// Limit is the present definition.
+func (l *Limiter) Limit() Limit { return limitOf(l.l.Spec()) }
+
+// Take decides a request of the given cost in tokens for a key. Cost 0 is a look. It never blocks longer than
+// Config.AskTimeout, nor beyond the end of ctx. Bad input is told in Decision.Err: ErrKeyEmpty, ErrKeyTooLong,
+// ErrNegativeCost; so are ErrClosed, ErrOverflow and the context's error.
+func (l *Limiter) Take(ctx context.Context, key string, cost int64) Decision {
+	if err := checkKey(key); err != nil {
+		return l.bad(err)
+	}
+	return l.l.Take(ctx, key, cost)
+}
+
+func (l *Limiter) bad(err error) Decision {
+	return Decision{Mode: l.l.Spec().Mode, RetryAfter: bucket.Never, Err: err}
+}
+
+// Peek looks at a key without changing it, at its owner. The error is ErrUnreachable if that does not answer in
+// time; the State then says what this node knew last, and how old that is.
+func (l *Limiter) Peek(ctx context.Context, key string) (State, error) {
+	if err := checkKey(key); err != nil {
+		return State{Limit: l.l.Spec().Name, Key: key}, err
+	}
+	return l.l.Peek(ctx, key)
+}
+
+// Refund gives n tokens back, never above the burst. If the owner of the key does not answer now it is told later.
+// The Decision describes the key afterwards; OK means that the refund counts.
+func (l *Limiter) Refund(ctx context.Context, key string, n int64) Decision {
+	if err := checkKey(key); err != nil {
+		return l.bad(err)
+	}
+	return l.l.Refund(ctx, key, n)
+}
+
+// Charge takes n tokens after the fact, whether they are there or not: the key may go into debt. Otherwise as Refund.
+func (l *Limiter) Charge(ctx context.Context, key string, n int64) Decision {
+	if err := checkKey(key); err != nil {
+		return l.bad(err)
+	}
+	return l.l.Charge(ctx, key, n)
+}
+
+// Reset makes a key full again. Credit that nodes hold for it stays with them.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	return l.l.Reset(ctx, key)
+}
+
+// Request is one of many decisions that are asked for together.
+type Request struct {
+	Limit, Key string
+	Cost       int64
+}
+
+// Batch decides independent requests, in their order, and waits for all owners at once. An unknown limit is told
+// in that Decision's Err.
+func (n *Node) Batch(ctx context.Context, reqs []Request) []Decision {
+	ds := make([]Decision, len(reqs))
+	type wait struct {
+		i int
+		l *hybrid.Limit
+		p *hybrid.Pending
+	}
+	var waits []wait
+	for i, r := range reqs {
+		l, ok := n.e.Lookup(r.Limit)
+		if !ok {
+			ds[i] = Decision{RetryAfter: bucket.Never, Err: ErrUnknownLimit}
+			continue
+		}
+		if err := checkKey(r.Key); err != nil {
+			ds[i] = (&Limiter{l}).bad(err)
+			continue
+		}
+		d, p := l.Begin(r.Key, r.Cost)
+		if p == nil {
+			ds[i] = d
+			continue
+		}
+		waits = append(waits, wait{i, l, p})
+	}
+	for _, w := range waits {
+		ds[w.i] = w.l.Finish(ctx, w.p)
+	}
+	return ds
+}

@@ -1,0 +1,262 @@
+package jatah
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jatah-io/jatah/cluster"
+	"github.com/jatah-io/jatah/hybrid"
+)
+
+// Node is one member of a cluster, or a node alone. Make it with Start. Safe for any number of goroutines.
+type Node struct {
+	cfg     Config
+	e       *hybrid.Engine
+	c       *cluster.Cluster // nil: alone
+	joined  chan struct{}    // closed when c is set
+	ready   atomic.Bool
+	leaving atomic.Bool
+	down    atomic.Pointer[error]
+	close   sync.Once
+	err     error
+}
+
+// Start makes a node and joins its cluster. It returns when the node is ready to decide: its share of every limit is
+// its own once the others had Config.Settle to hear of it. ctx bounds the start only. Errors: ErrConfig, ErrNameTaken,
+// what the network says about Bind, or the context's.
+func Start(ctx context.Context, cfg Config) (*Node, error) {
+	n, err := Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.Wait(ctx); err != nil {
+		_ = n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// Open is Start without the wait: the node is a member, but may have no share yet. See Ready and Wait.
+func Open(ctx context.Context, cfg Config) (*Node, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, joined: make(chan struct{})}
+	if cfg.alone() {
+		n.e = hybrid.New(cfg.hybrid(nil, cluster.Config{}.Ring, 0))
+		n.e.Run()
+		n.ready.Store(true)
+		return n, nil
+	}
+	cc := cfg.cluster()
+	n.e = hybrid.New(cfg.hybrid(network{n}, cc.Ring, smallMessage))
+	n.c, err = cluster.Start(ctx, cc, cluster.Events{
+		View:     n.setView,
+		Packet:   func(from string, msg []byte) { n.e.Receive(n.e.Now(), from, msg) },
+		Transfer: func(from string, msg []byte) { n.e.ReceiveTransfer(n.e.Now(), from, msg) },
+		Down:     func(err error) { n.down.Store(&err) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.e.Fit(n.c.MaxMessage())
+	close(n.joined)
+	n.setView(n.c.View())
+	n.e.Run()
+	return n, nil
+}
+
+// network carries the engine's messages over the cluster. The engine may have something to say before Start has
+// returned the cluster; that is lost, as any message may be.
+type network struct{ n *Node }
+
+var errNotJoined = errors.New("jatah: not joined yet")
+
+func (w network) cluster() *cluster.Cluster {
+	select {
+	case <-w.n.joined:
+		return w.n.c
+	default:
+		return nil
+	}
+}
+
+func (w network) Send(to string, msg []byte) error {
+	if c := w.cluster(); c != nil {
+		return c.Send(to, msg)
+	}
+	return errNotJoined
+}
+
+// transferTimeout bounds one attempt of a hand-off; the engine tries again.
+const transferTimeout = 2 * time.Second
+
+func (w network) Transfer(to string, msg []byte) error {
+	c := w.cluster()
+	if c == nil {
+		return errNotJoined
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), transferTimeout)
+	defer cancel()
+	return c.Transfer(ctx, to, msg)
+}
+
+func (n *Node) setView(v *cluster.View) {
+	hv := hybrid.View{Ring: v.Ring, Expect: v.Expect, Settle: v.Settle, Grace: grace(v.Grace)}
+	for _, m := range v.Members {
+		hv.Alive = append(hv.Alive, m.Name)
+	}
+	now := n.e.Now()
+	for _, l := range v.Lost {
+		hv.Lost = append(hv.Lost, hybrid.Lost{Name: l.Name, Left: l.Left, Since: now - int64(time.Since(l.Since))})
+	}
+	n.e.SetView(now, hv)
+}
+
+// Name is the node's name.
+func (n *Node) Name() string { return n.cfg.Node }
+
+// Addr is the address of the cluster's traffic; empty where the node is alone.
+func (n *Node) Addr() string {
+	if n.c == nil {
+		return ""
+	}
+	return n.c.Addr().String()
+}
+
+// Ready is nil when the node can decide, or says why it cannot.
+func (n *Node) Ready() error {
+	switch down := n.down.Load(); {
+	case down != nil:
+		return fmt.Errorf("%w: %w", ErrNotReady, *down)
+	case n.leaving.Load():
+		return fmt.Errorf("%w: leaving the cluster", ErrNotReady)
+	case !n.ready.Load() && !n.settled():
+		return fmt.Errorf("%w: settling; the other nodes have %v to hear of this one", ErrNotReady, n.e.Settling().Round(10*time.Millisecond))
+	}
+	return nil
+}
+
+func (n *Node) settled() bool {
+	if n.e.Settling() > 0 {
+		return false
+	}
+	n.ready.Store(true)
+	return true
+}
+
+// Wait returns when the node is ready, or with the context's error.
+func (n *Node) Wait(ctx context.Context) error {
+	for !n.ready.Load() && !n.settled() {
+		t := time.NewTimer(n.e.Settling())
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return fmt.Errorf("%w: still settling: %w", ErrNotReady, ctx.Err())
+		case <-t.C:
+		}
+	}
+	return nil
+}
+
+// Limit defines a limit, or changes the one of the same name while it is in use: what was used stays used. The error
+// wraps ErrLimit.
+func (n *Node) Limit(l Limit) (*Limiter, error) {
+	s, err := l.spec()
+	if err != nil {
+		return nil, err
+	}
+	h, err := n.e.Define(s)
+	if err != nil {
+		return nil, err
+	}
+	return &Limiter{h}, nil
+}
+
+// Lookup finds a limit by name.
+func (n *Node) Lookup(name string) (*Limiter, bool) {
+	l, ok := n.e.Lookup(name)
+	if !ok {
+		return nil, false
+	}
+	return &Limiter{l}, true
+}
+
+// Limits lists the definitions, sorted by name.
+func (n *Node) Limits() []Limit {
+	var ls []Limit
+	for _, s := range n.e.Specs() {
+		ls = append(ls, limitOf(s))
+	}
+	slices.SortFunc(ls, func(a, b Limit) int { return strings.Compare(a.Name, b.Name) })
+	return ls
+}
+
+// RemoveLimit forgets a limit and all its keys; it says whether there was one. Handles on it are refused from then on.
+func (n *Node) RemoveLimit(name string) bool { return n.e.Remove(name) }
+
+// Forget drops a member that failed, on every node, so that its share need not stay reserved for Config.Grace. Do it
+// only when the member is gone for good: one that still runs behind a partition goes on using its share.
+func (n *Node) Forget(ctx context.Context, name string) error {
+	if n.c == nil {
+		return fmt.Errorf("%w: %q; this node is alone", ErrUnknownNode, name)
+	}
+	v := n.c.View()
+	if _, alive := v.Member(name); alive {
+		return fmt.Errorf("%w: %q is alive; stop it first", ErrConfig, name)
+	}
+	if !slices.ContainsFunc(v.Lost, func(l cluster.Lost) bool { return l.Name == name }) {
+		return fmt.Errorf("%w: %q", ErrUnknownNode, name)
+	}
+	n.c.Forget(name)
+	return nil
+}
+
+// leaveTimeout bounds Close: the hand-off and the announcement.
+const leaveTimeout = 5 * time.Second
+
+// Close hands over what the node owns, leaves the cluster and ends. It takes at most about five seconds. Safe to call twice.
+func (n *Node) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	return n.Shutdown(ctx)
+}
+
+// Shutdown is Close with a deadline: what is not handed over when ctx ends is lost.
+func (n *Node) Shutdown(ctx context.Context) error {
+	n.close.Do(func() {
+		n.leaving.Store(true)
+		if n.c != nil {
+			n.err = n.leave(ctx)
+		}
+		n.e.Close()
+	})
+	return n.err
+}
+
+func (n *Node) leave(ctx context.Context) error {
+	if err := n.e.Leave(n.e.Now()); err != nil {
+		n.cfg.Logger.Warn("nothing is handed over", "err", err)
+	}
+	t := time.NewTicker(10 * time.Millisecond)
+	defer t.Stop()
+	for n.e.Handing() > 0 {
+		select {
+		case <-ctx.Done():
+			n.cfg.Logger.Warn("left before every hand-off was acknowledged", "missing", n.e.Handing())
+			return errors.Join(n.c.Leave(ctx), n.c.Close())
+		case <-t.C:
+		}
+	}
+	return errors.Join(n.c.Leave(ctx), n.c.Close())
+}
+
+// smallMessage fits in any packet size; it is used until the cluster has said what fits.
+const smallMessage = 600
