@@ -42,15 +42,16 @@ const maxHandlers = 1024
 
 // Cluster is one node's part in a cluster. Make it with Start. Safe for concurrent use.
 type Cluster struct {
-	cfg   Config
-	ev    Events
-	log   *slog.Logger
-	ml    *memberlist.Memberlist
-	wire  string // our name to memberlist
-	addr  netip.AddrPort
-	seeds []seed
-	space int // bytes of frames in a packet, after all headers
-	probe time.Duration
+	cfg        Config
+	ev         Events
+	log        *slog.Logger
+	ml         *memberlist.Memberlist
+	wire       string // our name to memberlist
+	addr       netip.AddrPort
+	everywhere bool // bound to all interfaces
+	seeds      []seed
+	space      int // bytes of frames in a packet, after all headers
+	probe      time.Duration
 
 	ctx    context.Context // ended by Close
 	cancel context.CancelFunc
@@ -75,14 +76,14 @@ type Cluster struct {
 	contesting bool // a goroutine is finding out who holds our name
 	warned     map[string]time.Time
 
-	announce sync.Mutex // one at a time tells memberlist our metadata
+	announce lock // one at a time tells memberlist our metadata
 
 	life   sync.RWMutex // guards closed against spawn
 	closed bool
 	wg     sync.WaitGroup
-	leave  sync.Mutex // one at a time of Leave and the end of Close
+	leave  lock // one at a time of Leave and the end of Close
 	left   bool
-	close  sync.Once
+	ended  chan struct{} // closed when Close is done
 
 	rejoin rejoin // of the goroutine that looks for lost members, and of Start before it
 }
@@ -97,7 +98,8 @@ func Start(ctx context.Context, cfg Config, ev Events) (*Cluster, error) {
 	}
 	c := &Cluster{
 		cfg: cfg, ev: ev, log: cfg.Logger,
-		slots:  make(chan struct{}, maxHandlers),
+		slots:    make(chan struct{}, maxHandlers),
+		announce: make(lock, 1), leave: make(lock, 1), ended: make(chan struct{}),
 		signal: make(chan struct{}, 1), first: make(chan struct{}),
 		peers: make(map[string]*peer), lost: make(map[string]lostMember),
 		forgotten: make(map[string]uint64), warned: make(map[string]time.Time),
@@ -198,6 +200,7 @@ func (c *Cluster) openTransport(ctx context.Context, logger *log.Logger) (*trans
 	if err != nil {
 		return nil, err
 	}
+	c.everywhere = a.bind.Addr().IsUnspecified()
 	if c.cfg.Profile == "" && a.loopback() {
 		c.cfg.Profile = Local
 	}
@@ -255,8 +258,8 @@ func (c *Cluster) Renew() Incarnation {
 
 // setMeta changes what this node tells about itself, and tells it.
 func (c *Cluster) setMeta(change func(*meta)) {
-	c.announce.Lock() // the order of changes is the order of announcements
-	defer c.announce.Unlock()
+	c.announce.lock() // the order of changes is the order of announcements
+	defer c.announce.unlock()
 	c.mu.Lock()
 	change(&c.meta)
 	c.inc.Store(c.meta.Incarnation)
@@ -332,8 +335,8 @@ const leaveTimeout = 3 * time.Second
 // its name is free. It still answers until Close. Idempotent; after Close it does nothing. An
 // error says that some member may take the departure for a failure.
 func (c *Cluster) Leave(ctx context.Context) error {
-	c.leave.Lock()
-	defer c.leave.Unlock()
+	c.leave.lock()
+	defer c.leave.unlock()
 	if c.left || c.ctx.Err() != nil {
 		return nil
 	}
@@ -353,15 +356,26 @@ func (c *Cluster) Leave(ctx context.Context) error {
 // Close ends everything at once: without Leave it is a crash to the others. Idempotent; it
 // waits for the handlers that run.
 func (c *Cluster) Close() error {
-	c.close.Do(func() {
-		c.life.Lock()
-		c.closed = true
-		c.life.Unlock()
-		c.cancel()
-		c.leave.Lock() // memberlist panics when Leave begins after Shutdown
-		defer c.leave.Unlock()
-		_ = c.ml.Shutdown()
-		c.wg.Wait()
-	})
+	c.life.Lock()
+	first := !c.closed
+	c.closed = true
+	c.life.Unlock()
+	if !first {
+		<-c.ended
+		return nil
+	}
+	c.cancel()
+	c.leave.lock() // memberlist panics when Leave begins after Shutdown
+	_ = c.ml.Shutdown()
+	c.leave.unlock()
+	c.wg.Wait()
+	close(c.ended)
 	return nil
 }
+
+// lock is a mutex that may be held while time passes: in a synctest bubble, who waits for a
+// sync.Mutex holds up the clock. Make it with room for one.
+type lock chan struct{}
+
+func (l lock) lock()   { l <- struct{}{} }
+func (l lock) unlock() { <-l }

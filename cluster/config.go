@@ -206,6 +206,7 @@ func (c Config) memberlistConfig() *memberlist.Config {
 		m.PushPullInterval = 10 * time.Second
 	case WAN:
 		m = memberlist.DefaultWANConfig()
+		m.TCPTimeout = 10 * time.Second
 	default:
 		m = memberlist.DefaultLANConfig()
 		// Push/pull also spreads who is lost and who is forgotten.

@@ -158,12 +158,10 @@ func (c *Cluster) isSelf(a netip.AddrPort) bool {
 	c.rejoin.mu.Lock()
 	alias := c.rejoin.aliases[a]
 	c.rejoin.mu.Unlock()
-	if alias || c.cfg.Transport != nil || a.Port() != c.addr.Port() {
+	if alias || a.Port() != c.addr.Port() {
 		return alias
 	}
-	bind, err := netip.ParseAddrPort(c.cfg.Bind)
-	everywhere := err != nil && strings.HasPrefix(c.cfg.Bind, ":") || err == nil && bind.Addr().IsUnspecified()
-	if !everywhere {
+	if !c.everywhere {
 		return false
 	}
 	local, err := net.InterfaceAddrs()
@@ -235,28 +233,42 @@ func (c *Cluster) rejoinRound() {
 		_ = c.lookup(c.ctx)
 		missing = c.missing(time.Now())
 	}
+	missing = missing[:min(len(missing), contactsAtOnce)]
+	reached := make([]bool, len(missing))
 	var wg sync.WaitGroup
-	for _, m := range missing[:min(len(missing), contactsAtOnce)] {
-		// Whoever was just tried has to wait for the others to have their turn.
-		c.rejoin.next[m.addr] = time.Now().Add(m.wait)
+	for i, m := range missing {
 		wg.Add(1)
 		if !c.spawn(func() {
 			defer wg.Done()
-			c.n.rejoins.Add(1)
-			if err := c.contact(m.addr); err != nil {
-				c.n.rejoinErrors.Add(1)
-				c.log.Debug("cluster: rejoin", "address", m.addr, "error", err)
-				if errors.Is(err, ErrMismatch) || errors.Is(err, ErrSecret) {
-					c.mu.Lock()
-					c.warn("rejoin "+m.addr.String(), "cluster: cannot join", "address", m.addr, "error", err)
-					c.mu.Unlock()
-				}
-			}
+			reached[i] = c.rejoinOne(m.addr)
 		}) {
 			wg.Done()
 		}
 	}
 	wg.Wait()
+	now := time.Now()
+	for i, m := range missing {
+		if reached[i] {
+			m.wait = max(m.wait, aliasEvery) // a member of that address is no longer missing; else it is an alias
+		}
+		c.rejoin.next[m.addr] = now.Add(m.wait)
+	}
+}
+
+func (c *Cluster) rejoinOne(a netip.AddrPort) bool {
+	c.n.rejoins.Add(1)
+	err := c.contact(a)
+	if err == nil {
+		return true
+	}
+	c.n.rejoinErrors.Add(1)
+	c.log.Debug("cluster: rejoin", "address", a, "error", err)
+	if errors.Is(err, ErrMismatch) || errors.Is(err, ErrSecret) {
+		c.mu.Lock()
+		c.warn("rejoin "+a.String(), "cluster: cannot join", "address", a, "error", err)
+		c.mu.Unlock()
+	}
+	return false
 }
 
 // target is an address where a member is missing.
