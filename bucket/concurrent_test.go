@@ -72,12 +72,13 @@ func TestAdvancingTimeAdmitsExactlyTheRate(t *testing.T) {
 	}
 }
 
-// TestChangesUnderTakersLoseNothing checks that what was taken and what is left add up, at a
-// frozen time, while the limit changes: the bursts never cut what is left, and a raise must not give any.
+// TestChangesUnderTakersLoseNothing checks that what was taken and what is left add up, at a frozen
+// time, while the limit changes: the bursts never cut what is left, and a raise must not give any.
 func TestChangesUnderTakersLoseNothing(t *testing.T) {
-	const burst = 100_000
+	const burst = 200_000
 	limits := []*Params{
-		params(t, "1000/s", burst), params(t, "7/s", burst+1), params(t, "65535/s", 10*burst), params(t, "0/s", burst), params(t, "1000000/s", burst),
+		params(t, "1000/s", burst), params(t, "7/s", burst+1), params(t, "65535/s", 10*burst),
+		params(t, "0/s", burst), params(t, "1000000/s", burst),
 	}
 	tab := NewTable(limits[0], 0)
 	now := 5 * sec
@@ -98,7 +99,7 @@ func TestChangesUnderTakersLoseNothing(t *testing.T) {
 		}
 		defer done.Add(1)
 		mine := int64(0)
-		for range 4000 {
+		for range 15_000 {
 			switch rand.IntN(8) {
 			case 0:
 				tab.Charge("k", now, 2)
@@ -161,8 +162,9 @@ func TestSharesUnderTakersLoseNothing(t *testing.T) {
 	consistent(t, tab)
 }
 
-// TestSweepUnderTakersLosesNothing refunds what it takes, so that keys are full again all the time and are forgotten
-// under the hands of takers, by the sweeper and by new keys that need room. At a frozen time what is held and what is left add up to a burst.
+// TestSweepUnderTakersLosesNothing refunds what it takes, so that keys are full again all the time
+// and are forgotten under the hands of takers, by the sweeper and by new keys that need room. At a
+// frozen time what is held and what is left add up to a burst.
 func TestSweepUnderTakersLosesNothing(t *testing.T) {
 	const burst, keys, hands = 20, 12, 6
 	tab := NewTable(params(t, "5/s", burst), 8)
@@ -180,7 +182,7 @@ func TestSweepUnderTakersLosesNothing(t *testing.T) {
 		defer done.Add(1)
 		var mine [keys]int64
 		rnd := rand.New(rand.NewPCG(uint64(i), 9))
-		for range 6000 {
+		for range 15_000 {
 			k := rnd.IntN(keys)
 			key := strconv.Itoa(k)
 			if n := 1 + rnd.Int64N(5); mine[k] == 0 {
@@ -207,7 +209,8 @@ func TestSweepUnderTakersLosesNothing(t *testing.T) {
 	consistent(t, tab)
 }
 
-// TestTableUnderEverything lets all methods loose on few keys and checks that the parts of the table agree afterwards.
+// TestTableUnderEverything lets all methods loose on few keys and checks that the parts of the
+// table agree afterwards.
 func TestTableUnderEverything(t *testing.T) {
 	limits := []*Params{params(t, "1000/s", 10), params(t, "100000/s", 5), params(t, "1/min", 3), params(t, "0/s", 3)}
 	share, err := NewShare(Per(1000, time.Second), 1, 3, 3)
@@ -285,5 +288,86 @@ func TestOneKeyIsMadeOnce(t *testing.T) {
 		if admitted.Load() != 5 || over.Load() > 0 || tab.Len() != 1 {
 			t.Fatalf("round %d: %d admitted, %d overflows, %d keys", i, admitted.Load(), over.Load(), tab.Len())
 		}
+	}
+}
+
+// TestConvertUnderTakers is the race that Convert describes, without a table around it: takers
+// hammer on a chain of buckets while its last link is converted over and over.
+func TestConvertUnderTakers(t *testing.T) {
+	const burst = 1 << 40
+	ps := []*Params{params(t, "1000000/s", burst), params(t, "3000000000/s", burst)}
+	var cur atomic.Pointer[Bucket]
+	cur.Store(New(ps[0]))
+	var taken, done atomic.Int64
+	together(4, func(i int) {
+		if i == 0 {
+			for j := 1; done.Load() < 3; j++ {
+				next, ok := cur.Load().Convert(ps[j&1], sec)
+				if !ok {
+					t.Error("converted by somebody else")
+				}
+				cur.Store(next)
+			}
+			return
+		}
+		defer done.Add(1)
+		for n := 0; n < 300_000; {
+			if r := cur.Load().Take(sec, 1); r.OK {
+				n++
+			} else if !r.Sealed {
+				t.Errorf("%+v", r)
+			}
+		}
+		taken.Add(300_000)
+	})
+	left, ok := cur.Load().Tokens(sec)
+	if want := rat(burst - taken.Load()); !ok || left.Cmp(want) != 0 {
+		t.Errorf("%s left, want %s", left, want)
+	}
+}
+
+// TestSealUnderTakers seals a bucket whenever it is full, as sweeping does, and puts a new one in
+// its place, while takers take a token and give it back. As long as somebody holds a token the
+// bucket is not full, and must not be sealed.
+func TestSealUnderTakers(t *testing.T) {
+	p := params(t, "1/s", 3)
+	var cur atomic.Pointer[Bucket]
+	cur.Store(New(p))
+	var done atomic.Int64
+	together(4, func(i int) {
+		if i == 0 {
+			for done.Load() < 3 {
+				if cur.Load().seal(sec) {
+					cur.Store(New(p))
+				}
+			}
+			return
+		}
+		defer done.Add(1)
+		for range 150_000 {
+			b := cur.Load()
+			if !b.Take(sec, 1).OK {
+				continue
+			}
+			if r := b.Refund(sec, 1); !r.OK {
+				t.Errorf("a bucket was sealed while a token was out: %+v", r)
+			}
+		}
+	})
+}
+
+// A request that finds an entry of before a change converts it as of the time of the change.
+func TestLateConversionCountsFromTheChange(t *testing.T) {
+	tab := NewTable(params(t, "1/s", 100), 0)
+	tab.Take("k", 0, 100)
+	// What SetParams does before it walks.
+	tab.limit.Store(&limit{p: params(t, "10/s", 100), since: 10 * sec})
+	if r := tab.Take("k", 12*sec, 1); r.Remaining != 10+20-1 {
+		t.Errorf("%+v", r)
+	}
+	// A refund between a correction's store and its look is seen by one of the two.
+	e, _ := tab.keys.Load("k")
+	if got := e.record(int64(year)); got != 12*sec+71*sec/10 || e.due.Load() != got {
+		t.Errorf("recorded %v", time.Duration(got))
 	}
 }

@@ -5,15 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// Bucket is the token bucket of one key. It starts full and is safe for any number of goroutines; no
-// method but Convert allocates, and none blocks. Do not copy it. Make it with New: the zero value is unusable.
+// Bucket is the token bucket of one key. It starts full and is safe for any number of goroutines;
+// no method but Convert allocates, and none blocks. Do not copy it. Make it with New: the zero
+// value is unusable.
 //
-// All state is one word, the theoretical arrival time (TAT): the time, in units of
-// the Params, at which the bucket will be full. What is missing now is TAT - clock(now), or nothing if that is
-// negative. A take of n is allowed if what is missing afterwards is at most a burst, and moves TAT by n tokens.
+// All state is one word, the theoretical arrival time (TAT): the time, in units of the Params, at
+// which the bucket will be full. What is missing now is TAT - clock(now), or nothing if that is
+// negative. A take of n is allowed if what is missing afterwards is at most a burst, and moves TAT
+// by n tokens.
 //
-// now is in nanoseconds on one clock for all calls, a negative one counts as 0. Negative n is a mistake of
-// the caller: it is denied with Never and changes nothing.
+// now is in nanoseconds on one clock for all calls, a negative one counts as 0. Negative n is a
+// mistake of the caller: it is denied with Never and changes nothing.
 type Bucket struct {
 	p   *Params
 	tat atomic.Uint64
@@ -28,7 +30,8 @@ type Bucket struct {
 // New returns a full bucket.
 func New(p *Params) *Bucket { return &Bucket{p: p} }
 
-// NewAt returns a bucket that holds so many tokens at the time now: at most the burst counts, and below zero is debt.
+// NewAt returns a bucket that holds so many tokens at the time now: at most the burst counts, and
+// below zero is debt.
 func NewAt(p *Params, now, tokens int64) *Bucket {
 	b := &Bucket{p: p}
 	now = max(now, 0)
@@ -54,8 +57,8 @@ func (p *Params) debt(n int64) uint64 {
 // Params returns what the bucket was made with.
 func (b *Bucket) Params() *Params { return b.p }
 
-// Take takes n tokens if they are there. Taking 0 is a look: it changes nothing, and is OK unless the bucket is in debt
-// or denies all. More than the burst is never possible.
+// Take takes n tokens if they are there. Taking 0 is a look: it changes nothing, and is OK unless
+// the bucket is in debt or denies all. More than the burst is never possible.
 func (b *Bucket) Take(now, n int64) Result {
 	p := b.p
 	if n < 0 || n > p.burst || p.mul == 0 {
@@ -150,8 +153,8 @@ func (b *Bucket) never(now int64) Result {
 	return r
 }
 
-// result fills in what is left and when the bucket is full. The time of that is seen from the caller's
-// own clock, so that the answer holds for it even if that is behind.
+// result fills in what is left and when the bucket is full. The time of that is seen from the
+// caller's own clock, so that the answer holds for it even if that is behind.
 func (p *Params) result(clock, missing uint64, now int64) (r Result) {
 	if p.mul == 0 {
 		return r
@@ -169,7 +172,8 @@ func (p *Params) result(clock, missing uint64, now int64) (r Result) {
 	return r
 }
 
-// Full tells whether the bucket is full, so that a new one could stand for it. A sealed bucket is not.
+// Full tells whether the bucket is full, so that a new one could stand for it. A sealed bucket is
+// not.
 func (b *Bucket) Full(now int64) bool {
 	tat := b.tat.Load()
 	return b.fullAs(tat, now)
@@ -179,8 +183,9 @@ func (b *Bucket) fullAs(tat uint64, now int64) bool {
 	return tat != sealed && tat <= b.p.clock(b.at(now))
 }
 
-// Tokens returns the exact level, negative when in debt: for tests and tools, since it allocates. ok is false if the bucket
-// is sealed. Unlike Remaining it also tells the frozen level of a bucket that denies all.
+// Tokens returns the exact level, negative when in debt: for tests and tools, since it allocates.
+// ok is false if the bucket is sealed. Unlike Remaining it also tells the frozen level of a bucket
+// that denies all.
 func (b *Bucket) Tokens(now int64) (level *big.Rat, ok bool) {
 	tat := b.tat.Load()
 	if tat == sealed {
@@ -192,20 +197,20 @@ func (b *Bucket) Tokens(now int64) (level *big.Rat, ok bool) {
 	return new(big.Rat).SetFrac(units, new(big.Int).SetUint64(b.p.unit)), true
 }
 
-// Convert replaces the bucket by one with other Params that holds the same tokens, cut to the new burst.
-// Of several concurrent calls one succeeds; the others return false.
+// Convert replaces the bucket by one with other Params that holds the same tokens, cut to the new
+// burst. Of several concurrent calls one succeeds; the others return false.
 //
 // The race that matters is a take during the change:
 //
 //	taker: loads TAT, finds a token        converter: reads the level
 //	taker: stores TAT + cost               converter: publishes the successor
 //
-// If the level were read before the take and published after it, the take would be lost and its tokens
-// would be there twice. So the converter swaps TAT for `sealed`, once. A take that came before is in the
-// value that the swap returned. One that comes after fails in its compare-and-swap, answers
-// Sealed, and has changed nothing: its caller loads the successor and asks again. TAT
-// never has the value `sealed` otherwise, and no word changes once it is sealed. The Params are not changed in place
-// because a taker could load the old ones with the new TAT.
+// If the level were read before the take and published after it, the take would be lost and its
+// tokens would be there twice. So the converter swaps TAT for `sealed`, once. A take that came
+// before is in the value that the swap returned. One that comes after fails in its
+// compare-and-swap, answers Sealed, and has changed nothing: its caller loads the successor and
+// asks again. TAT never has the value `sealed` otherwise, and no word changes once it is sealed.
+// The Params are not changed in place because a taker could load the old ones with the new TAT.
 func (b *Bucket) Convert(p *Params, now int64) (*Bucket, bool) {
 	next := new(Bucket)
 	if !b.convertTo(next, p, now) {

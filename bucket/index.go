@@ -6,21 +6,22 @@ import (
 	"sync/atomic"
 )
 
-// index orders the entries of a table by a time before which they surely are not full, so that
-// what can be forgotten is found without a scan. It is a binary heap with a lock, which a request of a known key
-// does not touch: takes only move the moment of being full away, so the recorded one
-// remains a lower bound, and is corrected when it comes up. What brings the moment nearer (a refund, a
-// change of the limit) calls lower.
+// index orders the entries of a table by a time before which they surely are not full, so that what
+// can be forgotten is found without a scan. It is a binary heap with a lock, which a request of a
+// known key does not touch: takes only move the moment of being full away, so the recorded one
+// remains a lower bound, and is corrected when it comes up. What brings the moment nearer (a
+// refund, a change of the limit) calls lower.
 //
-// An entry is corrected at most once for the takes since it was recorded, so the work is
-// O(log n) per take at the very most, paid by the sweeper or by requests of new keys.
+// An entry is corrected at most once for the takes since it was recorded, so the work is O(log n)
+// per take at the very most, paid by the sweeper or by requests of new keys.
 type index struct {
 	mu       sync.Mutex
 	heap     []slot
 	earliest atomic.Int64 // heap[0].due, or MaxInt64: read without the lock
 }
 
-// slot repeats the entry's due, because following 20 pointers on the way through the heap would cost 20 cache misses.
+// slot repeats the entry's due, because following 20 pointers on the way through the heap would
+// cost 20 cache misses.
 type slot struct {
 	due int64
 	e   *entry
@@ -59,10 +60,11 @@ func (x *index) remove(e *entry) {
 	x.publish()
 }
 
-// lower tells that e may be full at due, earlier than recorded. Without the lock if it is recorded as early already.
+// lower tells that e may be full at due, earlier than recorded. Without the lock if it is recorded
+// as early already.
 //
-// A concurrent record stores its later time first and then looks at the bucket again; the caller has changed the bucket
-// first and then looks at the stored time. So one of the two sees the other.
+// A concurrent record stores its later time first and then looks at the bucket again; the caller
+// has changed the bucket first and then looks at the stored time. So one of the two sees the other.
 func (x *index) lower(e *entry, due int64) {
 	if e.due.Load() <= due {
 		return
@@ -76,8 +78,8 @@ func (x *index) lower(e *entry, due int64) {
 	}
 }
 
-// next takes the first entry that is due and full out of the heap, and corrects what is before it, looking at
-// up to *budget entries. It returns nil if there is none.
+// next takes the first entry that is due and full out of the heap, and corrects what is before it,
+// looking at up to *budget entries. It returns nil if there is none.
 func (x *index) next(now int64, budget *int) *entry {
 	if now < x.earliest.Load() {
 		return nil
@@ -85,6 +87,7 @@ func (x *index) next(now int64, budget *int) *entry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	defer x.publish()
+	now = min(now, math.MaxInt64-1) // MaxInt64 is never
 	for ; *budget > 0 && len(x.heap) > 0 && x.heap[0].due <= now; *budget-- {
 		e := x.heap[0].e
 		due, ok := e.fullTime()
@@ -111,7 +114,8 @@ func (e *entry) fullTime() (int64, bool) {
 	return max(e.p.when(tat), e.newest.Load()), true
 }
 
-// record stores due, or the time at which the bucket will be full if that has become earlier: see lower.
+// record stores due, or the time at which the bucket will be full if that has become earlier: see
+// lower.
 func (e *entry) record(due int64) int64 {
 	for {
 		e.due.Store(due)
@@ -149,6 +153,9 @@ func (x *index) take(e *entry) {
 	last := x.heap[n]
 	x.heap[n] = slot{}
 	x.heap = x.heap[:n]
+	if n > 1024 && n < cap(x.heap)/4 {
+		x.heap = append(make([]slot, 0, 2*n), x.heap...) // a flood has gone
+	}
 	e.pos = 0
 	if i < n {
 		x.move(i, last)

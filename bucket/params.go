@@ -32,16 +32,16 @@ var (
 	ErrShare = errors.New("bucket: share out of range")
 )
 
-// Params are a rate and a burst compiled for the arithmetic of buckets. They are
-// immutable: share them between any number of buckets and goroutines. Make them with NewParams or NewShare.
+// Params are a rate and a burst compiled for the arithmetic of buckets. They are immutable: share
+// them between any number of buckets and goroutines. Make them with NewParams or NewShare.
 //
-// Time and tokens are measured in units. One token is `unit` units, and the clock shows
-// now*mul >> shift units, so that a bucket refills mul/2^shift units per nanosecond. If the
-// reduced rate is a tokens per b nanoseconds and a is small, then unit = b, mul = a and
-// shift = 0: exact. Otherwise unit is chosen so that there are 4 units or more to a nanosecond (2 if
-// the burst takes more than 30 years to fill) and mul has 61 significant bits or more, rounded up. Since the clock
-// in units is a function of now alone, its rounding telescopes: whatever the number
-// of requests, the level is off by less than two units.
+// Time and tokens are measured in units. One token is `unit` units, and the clock shows now*mul >>
+// shift units, so that a bucket refills mul/2^shift units per nanosecond. If the reduced rate is a
+// tokens per b nanoseconds and a is small, then unit = b, mul = a and shift = 0: exact. Otherwise
+// unit is chosen so that there are 4 units or more to a nanosecond (2 if the burst takes more than
+// 30 years to fill) and mul has 61 significant bits or more, rounded up. Since the clock in units
+// is a function of now alone, its rounding telescopes: whatever the number of requests, the level
+// is off by less than two units.
 type Params struct {
 	unit  uint64 // units of one token
 	full  uint64 // units of a full bucket: burst * unit <= 2^63
@@ -53,16 +53,17 @@ type Params struct {
 	rate  Rate
 }
 
-// NewParams compiles a rate and a burst in tokens. The burst must be between 1 and MaxBurst and must
-// refill within 100 years. With a rate of 0, which denies all, it may be 0 as well.
-// Errors match ErrRateRange or ErrBurst.
+// NewParams compiles a rate and a burst in tokens. The burst must be between 1 and MaxBurst and
+// must refill within 100 years. With a rate of 0, which denies all, it may be 0 as well. Errors
+// match ErrRateRange or ErrBurst.
 func NewParams(r Rate, burst int64) (*Params, error) {
 	if err := checkLimit(r, burst); err != nil {
 		return nil, err
 	}
 	if r.Count > 0 {
 		if burst == 0 {
-			return nil, fmt.Errorf("%w: a burst of 0 would deny everything; use 1 or more, or the rate 0/s to deny all", ErrBurst)
+			return nil, fmt.Errorf("%w: a burst of 0 would deny everything; use 1 or more, or the rate 0/s to deny all",
+				ErrBurst)
 		}
 		// burst * Per/Count > maxFill
 		bh, bl := bits.Mul64(uint64(burst), uint64(r.Per))
@@ -74,10 +75,10 @@ func NewParams(r Rate, burst int64) (*Params, error) {
 	return compile(r, 1, 1, burst), nil
 }
 
-// NewShare compiles the part num/den of a rate, with a burst of its own in whole tokens, for one of several
-// holders of a limit. Unlike NewParams it accepts a burst of 0, which denies every positive cost, and takes of any length to fill:
-// where that is centuries, units become coarser than a nanosecond. A share of 0 denies all.
-// Errors match ErrRateRange, ErrBurst or ErrShare.
+// NewShare compiles the part num/den of a rate, with a burst of its own in whole tokens, for one of
+// several holders of a limit. Unlike NewParams it accepts a burst of 0, which denies every positive
+// cost, and takes of any length to fill: where that is centuries, units become coarser than a
+// nanosecond. A share of 0 denies all. Errors match ErrRateRange, ErrBurst or ErrShare.
 func NewShare(r Rate, num, den int64, burst int64) (*Params, error) {
 	if err := checkLimit(r, burst); err != nil {
 		return nil, err
@@ -176,8 +177,8 @@ func (p *Params) Rate() Rate { return p.rate }
 // DenyAll tells whether the rate is 0.
 func (p *Params) DenyAll() bool { return p.mul == 0 }
 
-// FillTime is how long an empty bucket takes to fill, rounded up to the nanosecond: Never if longer than 292
-// years, 0 if it denies all.
+// FillTime is how long an empty bucket takes to fill, rounded up to the nanosecond: Never if longer
+// than 292 years, 0 if it denies all.
 func (p *Params) FillTime() time.Duration {
 	if p.mul == 0 {
 		return 0
@@ -198,7 +199,8 @@ func (p *Params) clock(now int64) uint64 {
 	return u
 }
 
-// when returns the first time in nanoseconds at which the clock shows u or more, or MaxInt64 if that never comes.
+// when returns the first time in nanoseconds at which the clock shows u or more, or MaxInt64 if
+// that never comes.
 func (p *Params) when(u uint64) int64 {
 	if u == 0 {
 		return 0
@@ -209,7 +211,8 @@ func (p *Params) when(u uint64) int64 {
 	return p.inverse(u)
 }
 
-// inverse returns the least t with t*mul >> shift >= u, that is ceil(u << shift / mul), or MaxInt64.
+// inverse returns the least t with t*mul >> shift >= u, that is ceil(u << shift / mul), or
+// MaxInt64.
 func (p *Params) inverse(u uint64) int64 {
 	hi, lo := u>>(64-p.shift), u<<(p.shift&63)
 	if hi >= p.mul { // the quotient needs more than 64 bits, or there is no refill
@@ -231,8 +234,9 @@ func (p *Params) units(n int64) uint64 {
 	return lo
 }
 
-// adopt converts what is missing from a full bucket of old, in its units, into what is missing from one of p: the
-// tokens stay, rounded down, but are cut to p's burst. What is missing beyond a burst is debt, and stays too.
+// adopt converts what is missing from a full bucket of old, in its units, into what is missing from
+// one of p: the tokens stay, rounded down, but are cut to p's burst. What is missing beyond a burst
+// is debt, and stays too.
 func (p *Params) adopt(missing uint64, old *Params) uint64 {
 	if missing <= old.full {
 		level, _ := scale(old.full-missing, p.unit, old.unit)

@@ -18,7 +18,8 @@ func source(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(s, 1))
 }
 
-// step moves a clock by nanoseconds to years, now and then back, and now and then to just when something happens.
+// step moves a clock by nanoseconds to years, now and then back, and now and then to just when
+// something happens.
 func step(rnd *rand.Rand, now int64, last Result) int64 {
 	switch rnd.IntN(8) {
 	case 0:
@@ -37,12 +38,13 @@ func step(rnd *rand.Rand, now int64, last Result) int64 {
 	return now + logUniform(rnd, 1, 1<<uint(1+rnd.IntN(55)))
 }
 
-// TestBucketAgreesWithItsTwin compares every field of every answer with exact fractions: random limits and
-// shares of them, costs, times (forth and back), refunds, charges and changes of the limit.
+// TestBucketAgreesWithItsTwin compares every field of every answer with exact fractions: random
+// limits and shares of them, costs, times (forth and back), refunds, charges and changes of the
+// limit.
 func TestBucketAgreesWithItsTwin(t *testing.T) {
 	rnd := source(t)
 	exact, inexact := 0, 0
-	for range 800 {
+	for range 500 {
 		p, num, den := randomLimit(rnd)
 		x := newPair(t, p, num, den)
 		now, last := rnd.Int64N(int64(time.Hour)), Result{}
@@ -81,9 +83,12 @@ func TestBucketAgreesWithItsTwin(t *testing.T) {
 	}
 }
 
-// TestErrorsDoNotAddUp saturates limits whose rates do not divide the units, each token at the first possible nanosecond, and compares with the twin.
+// TestErrorsDoNotAddUp saturates limits whose rates do not divide the units, each token at the
+// first possible nanosecond, and compares with the twin.
 func TestErrorsDoNotAddUp(t *testing.T) {
-	for _, r := range []Rate{Per(65535, time.Second), Per(999999937, time.Second), Per(2999999999, time.Second), Per(11, time.Hour)} {
+	for _, r := range []Rate{
+		Per(65535, time.Second), Per(999999937, time.Second), Per(2999999999, time.Second), Per(11, time.Hour),
+	} {
 		p, err := NewParams(r, 2)
 		if err != nil {
 			t.Fatal(err)

@@ -170,8 +170,9 @@ func unitSize(word string) (time.Duration, bool) {
 	return 0, false
 }
 
-// String returns the shortest form that ParseRate reads back as the same value, such as 100/min
-// or 1/1h1s. A rate of 0 without a duration is 0/s, one that is out of range is written with Go's duration.
+// String returns the shortest form that ParseRate reads back as the same value, such as 100/min or
+// 1/1h1s. A rate of 0 without a duration is 0/s, one that is out of range is written with Go's
+// duration.
 func (r Rate) String() string {
 	if r.Count == 0 && r.Per <= 0 {
 		return "0/s"

@@ -16,11 +16,12 @@ const DefaultMaxKeys = 1 << 20
 // hold up others (about 0.2 ms).
 const maxMakeRoom = 1024
 
-// Table holds a Bucket for each key that is not full: what is full need not be remembered. An entry is made
-// by the first take or charge of a key. It is safe for any number of goroutines; do not copy it. Make it with NewTable.
+// Table holds a Bucket for each key that is not full: what is full need not be remembered. An entry
+// is made by the first take or charge of a key. It is safe for any number of goroutines; do not
+// copy it. Make it with NewTable.
 //
-// Times and costs are as for Bucket. A take of a known key is a look-up and a
-// compare-and-swap: no lock, no allocation.
+// Times and costs are as for Bucket. A take of a known key is a look-up and a compare-and-swap: no
+// lock, no allocation.
 type Table struct {
 	keys    *xsync.Map[string, *entry]
 	limit   atomic.Pointer[limit]
@@ -39,7 +40,8 @@ type limit struct {
 	since int64
 }
 
-// entry is a bucket in a table. It is 64 bytes, a cache line: hot neighbours do not slow each other down.
+// entry is a bucket in a table. It is 64 bytes, a cache line: hot neighbours do not slow each other
+// down.
 type entry struct {
 	Bucket
 	key string
@@ -57,7 +59,8 @@ type TableStats struct {
 	Overflows int64 // requests of new keys refused because no key was full
 }
 
-// NewTable returns an empty table with these Params for all keys, and room for max keys (DefaultMaxKeys if max <= 0).
+// NewTable returns an empty table with these Params for all keys, and room for max keys
+// (DefaultMaxKeys if max <= 0).
 func NewTable(p *Params, max int) *Table {
 	if max <= 0 {
 		max = DefaultMaxKeys
@@ -71,7 +74,8 @@ func NewTable(p *Params, max int) *Table {
 // Params returns the Params for keys without their own.
 func (t *Table) Params() *Params { return t.limit.Load().p }
 
-// Take takes n tokens of the key if they are there. A cost of 0, or above the burst, stores nothing.
+// Take takes n tokens of the key if they are there. A cost of 0, or above the burst, stores
+// nothing.
 func (t *Table) Take(key string, now, n int64) Result { return t.do(opTake, key, nil, now, n) }
 
 // Peek looks: Take of 0.
@@ -80,12 +84,13 @@ func (t *Table) Peek(key string, now int64) Result { return t.do(opTake, key, ni
 // Refund gives n tokens back to the key, never above the burst.
 func (t *Table) Refund(key string, now, n int64) Result { return t.do(opRefund, key, nil, now, n) }
 
-// Charge takes n tokens of the key even if they are not there. It fails only with Overflow (or a negative n).
+// Charge takes n tokens of the key even if they are not there. It fails only with Overflow (or a
+// negative n).
 func (t *Table) Charge(key string, now, n int64) Result { return t.do(opCharge, key, nil, now, n) }
 
-// TakeWith is Take for a key that has Params of its own, such as a share. If the
-// key was used with others, its bucket is converted first, as of now. Pass the same pointer as long as they are the same.
-// SetParams does not touch such keys.
+// TakeWith is Take for a key that has Params of its own, such as a share. If the key was used with
+// others, its bucket is converted first, as of now. Pass the same pointer as long as they are the
+// same. SetParams does not touch such keys.
 func (t *Table) TakeWith(key string, p *Params, now, n int64) Result {
 	return t.do(opTake, key, p, now, n)
 }
@@ -153,14 +158,16 @@ func (t *Table) do(o op, key string, own *Params, now, n int64) Result {
 	}
 }
 
-// await returns when whoever sealed, or is making, the entry of this key has put one in its place or removed it, and
-// tells whether there is one. Both are done under the map's lock of the key, so taking that lock is enough.
+// await returns when whoever sealed, or is making, the entry of this key has put one in its place
+// or removed it, and tells whether there is one. Both are done under the map's lock of the key, so
+// taking that lock is enough.
 func (t *Table) await(key string) bool {
 	_, ok := t.keys.Compute(key, func(old *entry, _ bool) (*entry, xsync.ComputeOp) { return old, xsync.CancelOp })
 	return ok
 }
 
-// absent answers for a key that is not stored: it is full. ok is false if the caller is to look again.
+// absent answers for a key that is not stored: it is full. ok is false if the caller is to look
+// again.
 func (t *Table) absent(o op, key string, p, own *Params, now, n int64) (r Result, ok bool) {
 	full := Bucket{p: p}
 	r = full.do(o, now, n)
@@ -168,7 +175,8 @@ func (t *Table) absent(o op, key string, p, own *Params, now, n int64) (r Result
 		return r, true // nothing to remember
 	}
 	if t.slots.Load() >= t.max && max(now, 0) < t.index.earliest.Load() {
-		// Certainly no room: a flood of new keys ends here. The slot that was the last may be that of this key.
+		// Certainly no room: a flood of new keys ends here. The slot that was the last may be that
+		// of this key.
 		if t.await(key) {
 			return r, false
 		}
@@ -193,8 +201,8 @@ func (t *Table) insert(o op, key string, own *Params, now, n int64) (r Result, o
 			full = true
 			return nil, true
 		}
-		// The limit is loaded under the map's lock of the key: SetParams stores it before it walks the map, so
-		// it either finds this entry or is found by it.
+		// The limit is loaded under the map's lock of the key: SetParams stores it before it walks
+		// the map, so it either finds this entry or is found by it.
 		p := own
 		if p == nil {
 			p = t.limit.Load().p
@@ -255,8 +263,9 @@ func (t *Table) evict(now int64) bool {
 	return false
 }
 
-// drop forgets an entry that the index gave out, if it is still full. A take that came before makes sealing fail; one that
-// comes after finds the bucket sealed, looks again and starts with a full bucket, as this one was.
+// drop forgets an entry that the index gave out, if it is still full. A take that came before makes
+// sealing fail; one that comes after finds the bucket sealed, looks again and starts with a full
+// bucket, as this one was.
 func (t *Table) drop(e *entry, now int64) bool {
 	done := false
 	t.keys.Compute(e.key, func(old *entry, loaded bool) (*entry, xsync.ComputeOp) {
@@ -276,11 +285,12 @@ func (t *Table) drop(e *entry, now int64) bool {
 	return false
 }
 
-// convert replaces an entry by one with the Params own, or if nil with those of the table. See Bucket.Convert for the race
-// that is avoided; the map's lock of the key makes sealing and publishing one step for those who await it.
+// convert replaces an entry by one with the Params own, or if nil with those of the table. See
+// Bucket.Convert for the race that is avoided; the map's lock of the key makes sealing and
+// publishing one step for those who await it.
 //
-// The limit is loaded under that lock: a caller that has loaded it before could carry an old one, and turn back an
-// entry that was converted since.
+// The limit is loaded under that lock: a caller that has loaded it before could carry an old one,
+// and turn back an entry that was converted since.
 func (t *Table) convert(e *entry, own *Params, now int64) {
 	var next *entry
 	t.keys.Compute(e.key, func(old *entry, loaded bool) (*entry, xsync.ComputeOp) {
@@ -330,9 +340,9 @@ func (t *Table) Reset(key string) {
 	}
 }
 
-// SetParams changes the limit of all keys, as of now, except of those with Params of their own. Tokens
-// stay: see Bucket.Convert. Requests go on meanwhile: the first one of a key after the change converts it, as of the time of the change,
-// and SetParams itself walks over the others.
+// SetParams changes the limit of all keys, as of now, except of those with Params of their own.
+// Tokens stay: see Bucket.Convert. Requests go on meanwhile: the first one of a key after the
+// change converts it, as of the time of the change, and SetParams itself walks over the others.
 func (t *Table) SetParams(p *Params, now int64) {
 	t.change.Lock()
 	defer t.change.Unlock()
@@ -349,8 +359,9 @@ func (t *Table) SetParams(p *Params, now int64) {
 	})
 }
 
-// Sweep forgets keys that are full again, looking at no more than budget keys (all if budget <= 0), and returns how many. It looks
-// only at keys that may be full by now, so call it often; each tick with a budget of some thousand is enough.
+// Sweep forgets keys that are full again, looking at no more than budget keys (all if budget <= 0),
+// and returns how many. It looks only at keys that may be full by now, so call it often; each tick
+// with a budget of some thousand is enough.
 func (t *Table) Sweep(now int64, budget int) (dropped int) {
 	if budget <= 0 {
 		budget = math.MaxInt

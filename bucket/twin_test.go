@@ -46,7 +46,8 @@ func (w *twin) change(now, n int64) {
 	w.level, w.last = l, max(now, w.last)
 }
 
-// until returns how long after now (of the caller's clock) the level has risen by gap, rounded up; huge values as a big.Int.
+// until returns how long after now (of the caller's clock) the level has risen by gap, rounded up;
+// huge values as a big.Int.
 func (w *twin) until(now int64, gap *big.Rat) *big.Int {
 	if gap.Sign() <= 0 {
 		return new(big.Int)
@@ -60,8 +61,8 @@ func floor(r *big.Rat) int64 {
 	return new(big.Int).Div(r.Num(), r.Denom()).Int64()
 }
 
-// differ explains why got cannot be the answer to a take of n (or the state after a change, n = 0) at now, given the level. It allows
-// slack nanoseconds of refill between got and the truth.
+// differ explains why got cannot be the answer to a take of n (or the state after a change, n = 0)
+// at now, given the level. It allows slack nanoseconds of refill between got and the truth.
 func (w *twin) differ(now, n int64, level *big.Rat, slack int64, got Result, took bool) string {
 	eps := new(big.Rat).Mul(rat(slack), w.perNano)
 	after := new(big.Rat).Set(level)
@@ -91,7 +92,8 @@ func (w *twin) differ(now, n int64, level *big.Rat, slack int64, got Result, too
 	return ""
 }
 
-// near tells whether got is how long a level takes to rise by gap, give or take eps. It allows Never where the clock ends before.
+// near tells whether got is how long a level takes to rise by gap, give or take eps. It allows
+// Never where the clock ends before.
 func (w *twin) near(now int64, gap, eps *big.Rat, got time.Duration) bool {
 	lo := w.until(now, new(big.Rat).Sub(gap, eps))
 	hi := w.until(now, new(big.Rat).Add(gap, eps))
@@ -222,7 +224,8 @@ func (x *pair) move(now, n int64) Result {
 	return r
 }
 
-// convert changes the limit. The level may lose less than one unit of the new Params, and goes on from there.
+// convert changes the limit. The level may lose less than one unit of the new Params, and goes on
+// from there.
 func (x *pair) convert(now int64, p *Params, num, den int64) {
 	x.t.Helper()
 	x.levels(now)
@@ -263,7 +266,8 @@ func logUniform(rnd *rand.Rand, lo, hi int64) int64 {
 	}
 }
 
-// randomLimit draws a share of a rate between 1 per year and 3e9/s, and a burst that the Params accept.
+// randomLimit draws a share of a rate between 1 per year and 3e9/s, and a burst that the Params
+// accept.
 func randomLimit(rnd *rand.Rand) (p *Params, num, den int64) {
 	awkward := []Rate{
 		Per(7, time.Second), Per(65535, time.Second), Per(2000, time.Second), Per(6000, time.Second),
