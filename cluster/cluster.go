@@ -70,6 +70,7 @@ type Cluster struct {
 	meta       meta
 	metaBytes  []byte
 	peers      map[string]*peer // by wire name: all processes memberlist sees alive, but us
+	gone       map[string]*peer // processes that were there, should they come back
 	lost       map[string]lostMember
 	forgotten  map[string]uint64 // name to process
 	expect     int
@@ -101,7 +102,7 @@ func Start(ctx context.Context, cfg Config, ev Events) (*Cluster, error) {
 		slots:    make(chan struct{}, maxHandlers),
 		announce: make(lock, 1), leave: make(lock, 1), ended: make(chan struct{}),
 		signal: make(chan struct{}, 1), first: make(chan struct{}),
-		peers: make(map[string]*peer), lost: make(map[string]lostMember),
+		peers: make(map[string]*peer), gone: make(map[string]*peer), lost: make(map[string]lostMember),
 		forgotten: make(map[string]uint64), warned: make(map[string]time.Time),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -116,7 +117,10 @@ func Start(ctx context.Context, cfg Config, ev Events) (*Cluster, error) {
 	}
 	c.spawn(c.viewLoop)
 	if err := c.join(ctx); err != nil {
-		_ = c.Leave(context.Background()) // so that others need not find out that we are gone
+		// So that others need not find out that we are gone; whether or not they hear it.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = c.Leave(ctx)
 		_ = c.Close()
 		return nil, err
 	}
@@ -210,7 +214,7 @@ func (c *Cluster) openTransport(ctx context.Context, logger *log.Logger) (*trans
 	}
 	port := a.advertise.Port()
 	if port == 0 {
-		port = uint16(t.GetAutoBindPort())
+		port = t.port()
 	}
 	return wrapTransport(t, true, netip.AddrPortFrom(a.advertise.Addr(), port)), nil
 }

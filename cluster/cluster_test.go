@@ -649,3 +649,80 @@ func TestLeaveAndCloseAreIdempotent(t *testing.T) {
 		_ = n3
 	})
 }
+
+// A seed that swallows everything must not keep the second process from finding out in time.
+func TestSecondProcessIsRefusedInTimeWithADeadSeed(t *testing.T) {
+	for _, profile := range []string{Local, LAN, WAN} {
+		t.Run(profile, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.three()
+				w.net.Isolate(at(7))
+				cfg := w.config("n2")
+				cfg.Profile = profile
+				cfg.Join = append(cfg.Join, at(7))
+				began := time.Now()
+				_, err := w.try(9, cfg)
+				if took := time.Since(began); !errors.Is(err, ErrNameTaken) || took > 10*time.Second {
+					t.Errorf("after %v: %v", took, err)
+				}
+			})
+		})
+	}
+}
+
+func TestLeaveIsKnownForALeaveUnderLoss(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n1, n2, n3 := w.three()
+		w.set(simnet.Conditions{Loss: 0.2, DelayMin: time.Millisecond, DelayMax: 5 * time.Millisecond})
+		if err := n2.Leave(t.Context()); err != nil {
+			t.Errorf("leave: %v", err)
+		}
+		_ = n2.Close()
+		time.Sleep(20 * time.Second)
+		for _, n := range []*node{n1, n3} {
+			if got := lostNames(n.View()); !strings.Contains(got, "n2 left") {
+				t.Errorf("%s has lost %q", n.View().Self, got)
+			}
+		}
+	})
+}
+
+// A member that did not hear the farewell hears of it from the others.
+func TestLeaveIsToldByOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n1, n2, n3 := w.three()
+		w.net.Partition([]string{at(1), at(2)}, []string{at(3)})
+		_ = n2.Leave(t.Context())
+		_ = n2.Close()
+		time.Sleep(40 * time.Second)
+		if got := lostNames(n3.View()); got != "n1, n2" {
+			t.Fatalf("n3 has lost %q", got)
+		}
+		w.net.Heal()
+		w.within(time.Minute, "n3 knows that n2 left", func() bool { return lostNames(n3.View()) == "n2 left" })
+		_ = n1
+	})
+}
+
+// A call survives a split that the caller does not notice, and still runs once.
+func TestCallRunsOnceAcrossASplit(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n1, n2, _ := w.three()
+		w.net.Cut(at(2), at(1)) // requests arrive, answers do not
+		done := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		go func() {
+			_, err := n1.Call(ctx, "n2", []byte("once"))
+			done <- err
+		}()
+		time.Sleep(2 * time.Minute)
+		w.net.Heal()
+		err := <-done
+		n2.mu.Lock()
+		defer n2.mu.Unlock()
+		if n2.executed["once"] != 1 {
+			t.Errorf("executed %d times; the call's error: %v", n2.executed["once"], err)
+		}
+	})
+}

@@ -207,6 +207,7 @@ func (c Config) memberlistConfig() *memberlist.Config {
 	case WAN:
 		m = memberlist.DefaultWANConfig()
 		m.TCPTimeout = 10 * time.Second
+		m.ProbeTimeout = 1500 * time.Millisecond // and twice that before a name counts as free
 	default:
 		m = memberlist.DefaultLANConfig()
 		// Push/pull also spreads who is lost and who is forgotten.

@@ -27,7 +27,7 @@ const (
 	// lostEvery bounds how seldom a member that failed long ago is tried; see lostWait.
 	lostEvery = 5 * time.Minute
 	// joinWait bounds how long Start waits for seeds that do not answer.
-	joinWait = 5 * time.Second
+	joinWait = 4 * time.Second
 )
 
 // rejoin is what the search for missing members remembers. Start uses it first, then rejoinLoop.

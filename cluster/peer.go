@@ -229,9 +229,26 @@ func (d *delegate) NotifyUpdate(n *memberlist.Node) { d.c.alive(n) }
 func (d *delegate) NotifyLeave(n *memberlist.Node) {
 	c := d.c
 	c.mu.Lock()
-	delete(c.peers, n.Name)
+	if p := c.peers[n.Name]; p != nil {
+		delete(c.peers, n.Name)
+		c.keepGone(p)
+	}
 	c.mu.Unlock()
 	c.poke()
+}
+
+// keepGone keeps a process that memberlist took off its list: it may be back when a split heals, and
+// a request that it repeats then must not run a second time. Called with mu held.
+func (c *Cluster) keepGone(p *peer) {
+	for wire := range c.gone {
+		if len(c.gone) < maxLost {
+			break
+		}
+		delete(c.gone, wire)
+	}
+	if !p.left {
+		c.gone[p.wire] = p
+	}
 }
 
 // alive takes what memberlist says about a living process.
@@ -247,7 +264,10 @@ func (c *Cluster) alive(n *memberlist.Node) {
 	defer c.mu.Unlock()
 	p := c.peers[n.Name]
 	if p == nil {
-		p = c.newPeer(n, name, m)
+		if p = c.gone[n.Name]; p == nil || !p.node.Addr.Equal(n.Addr) || p.node.Port != n.Port {
+			p = c.newPeer(n, name, m)
+		}
+		delete(c.gone, n.Name)
 		c.peers[n.Name] = p
 	}
 	p.meta = m

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"log"
 	"net"
 	"net/netip"
 	"sync"
@@ -25,6 +24,7 @@ type transport struct {
 
 	ctx    context.Context // ended by Shutdown
 	cancel context.CancelFunc
+	once   sync.Once
 	mu     sync.Mutex
 	conns  map[*trackedConn]struct{}
 }
@@ -34,22 +34,6 @@ func wrapTransport(t memberlist.Transport, sockets bool, advertise netip.AddrPor
 	w.aware, _ = t.(memberlist.NodeAwareTransport)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
-}
-
-// listen opens the sockets of bind; with port 0 the kernel chooses one, which may then be
-// taken for the other protocol, so that it takes a few tries.
-func listen(bind netip.AddrPort, logger *log.Logger) (*memberlist.NetTransport, error) {
-	var err error
-	for range 10 {
-		var t *memberlist.NetTransport
-		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
-			BindAddrs: []string{bind.Addr().String()}, BindPort: int(bind.Port()), Logger: logger,
-		})
-		if err == nil || bind.Port() != 0 {
-			return t, err
-		}
-	}
-	return nil, err
 }
 
 func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
@@ -94,15 +78,20 @@ func (t *transport) DialAddressTimeout(to memberlist.Address, timeout time.Durat
 	return c, nil
 }
 
+// Shutdown may be called again: memberlist does so when it fails to start, and so do we.
 func (t *transport) Shutdown() error {
-	t.cancel()
-	t.mu.Lock()
-	for c := range t.conns {
-		_ = c.Conn.Close()
-	}
-	clear(t.conns)
-	t.mu.Unlock()
-	return t.Transport.Shutdown()
+	var err error
+	t.once.Do(func() {
+		t.cancel()
+		t.mu.Lock()
+		for c := range t.conns {
+			_ = c.Conn.Close()
+		}
+		clear(t.conns)
+		t.mu.Unlock()
+		err = t.Transport.Shutdown()
+	})
+	return err
 }
 
 // trackedConn is a stream that Shutdown can end.
