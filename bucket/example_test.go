@@ -13,11 +13,8 @@ func ExampleBucket() {
 		fmt.Println(err)
 		return
 	}
-	epoch := time.Now() // time.Since of it is monotonic
-	_ = int64(time.Since(epoch))
-
 	b := bucket.New(p)
-	now := int64(0)
+	now := int64(0) // in a program: int64(time.Since(epoch)), which is monotonic
 	fmt.Println(b.Take(now, 18).Remaining)
 	r := b.Take(now, 5)
 	fmt.Println(r.OK, r.Remaining, r.RetryAfter, r.ResetAfter)
@@ -40,8 +37,11 @@ func ExampleParseRate() {
 		}
 		fmt.Printf("%d per %v, or %s\n", r.Count, r.Per, r)
 	}
-	// Output: 100 per 1m0s, or 100/min 5 per 1m0s, or 5/min 5 per 1m30s, or 5/90s bucket: malformed
-	// rate "0.5/s": "0.5" is not a whole number; lengthen the duration instead (0.5/s is 1/2s)
+	// Output:
+	// 100 per 1m0s, or 100/min
+	// 5 per 1m0s, or 5/min
+	// 5 per 1m30s, or 5/90s
+	// bucket: malformed rate "0.5/s": "0.5" is not a whole number; lengthen the duration instead (0.5/s is 1/2s)
 	// bucket: rate out of range: 1/3year is slower than 1/year
 }
 
