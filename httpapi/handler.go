@@ -1,0 +1,155 @@
+package httpapi
+
+import (
+	"hash/maphash"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jatah-io/jatah"
+)
+
+// Config says how a [Handler] behaves. The zero value serves all endpoints but
+// /metrics, with all headers.
+type Config struct {
+	// Metrics serves GET /metrics; see httpapi/metrics. Nil: there is no such path.
+	Metrics http.Handler
+
+	// OmitRateLimit leaves out the headers RateLimit and RateLimit-Policy.
+	OmitRateLimit bool
+	// OmitXRateLimit leaves out the headers X-RateLimit-Limit, -Remaining and -Reset.
+	OmitXRateLimit bool
+	// ResetEpoch makes X-RateLimit-Reset the Unix time, in seconds, instead of
+	// the seconds from now.
+	ResetEpoch bool
+
+	// MaxBatch bounds the items of a batch. 0: 1000.
+	MaxBatch int
+
+	// RepeatEntries and RepeatBytes bound the memory for answers that were
+	// given with an Idempotency-Key. 0: 65536 entries, 32 MiB. When they do not suffice, the
+	// oldest answers are forgotten before their minute is over, and the log says so at most once a minute.
+	RepeatEntries int
+	RepeatBytes   int
+
+	// Logger gets the few things worth a line; requests are not logged. Nil: slog.Default.
+	Logger *slog.Logger
+}
+
+// Handler is the HTTP API of one node. Use [New]. It is safe for concurrent use.
+type Handler struct {
+	node    *jatah.Node
+	cfg     Config
+	mux     *http.ServeMux
+	scratch sync.Pool // of *scratch
+	repeats *repeats
+	seed    maphash.Seed
+	start   time.Time // epoch of the times given to repeats
+	json    []string  // Content-Type, shared by all responses
+}
+
+// scratch is the memory of one request, reused by others once it was answered.
+type scratch struct {
+	in, out []byte
+	heads   heads
+}
+
+// keepScratch is the largest buffer that goes back to the pool, so that one
+// large batch is not kept for ever.
+const keepScratch = 64 << 10
+
+// New makes the handler for a node. The node must outlive it.
+func New(node *jatah.Node, cfg Config) *Handler {
+	if cfg.MaxBatch <= 0 {
+		cfg.MaxBatch = 1000
+	}
+	if cfg.RepeatEntries <= 0 {
+		cfg.RepeatEntries = 65536
+	}
+	if cfg.RepeatBytes <= 0 {
+		cfg.RepeatBytes = 32 << 20
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	h := &Handler{
+		node: node, cfg: cfg, mux: http.NewServeMux(),
+		repeats: newRepeats(cfg.RepeatEntries, cfg.RepeatBytes),
+		seed:    maphash.MakeSeed(),
+		start:   time.Now(),
+		json:    []string{"application/json"},
+	}
+	h.scratch.New = func() any { return new(scratch) }
+	h.register()
+	return h
+}
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+type route struct {
+	method, path string
+	serve        http.HandlerFunc
+}
+
+func (h *Handler) routes() []route {
+	all := []route{
+		{"POST", "/v1/take", h.decision((*jatah.Limiter).Take)},
+		{"POST", "/v1/refund", h.decision((*jatah.Limiter).Refund)},
+		{"POST", "/v1/charge", h.decision((*jatah.Limiter).Charge)},
+		{"POST", "/v1/batch", h.batch},
+		{"GET", "/v1/peek", h.peek},
+		{"DELETE", "/v1/keys", h.resetKey},
+		{"GET", "/v1/limits", h.listLimits},
+		{"GET", "/v1/limits/{name...}", h.getLimit}, // a name may have slashes
+		{"GET", "/v1/cluster", h.cluster},
+		{"POST", "/v1/forget", h.forget},
+		{"GET", "/healthz", h.healthy},
+		{"GET", "/readyz", h.ready},
+	}
+	if h.cfg.Metrics != nil {
+		all = append(all, route{"GET", "/metrics", h.cfg.Metrics.ServeHTTP})
+	}
+	return all
+}
+
+// register adds the routes and, for what they leave, the 405 of each path and the 404 of the rest:
+// those of http.ServeMux itself are plain text.
+func (h *Handler) register() {
+	methods := make(map[string][]string)
+	for _, r := range h.routes() {
+		h.mux.HandleFunc(r.method+" "+r.path, r.serve)
+		methods[r.path] = append(methods[r.path], r.method)
+		if r.method == "GET" {
+			methods[r.path] = append(methods[r.path], "HEAD")
+		}
+	}
+	for path, allowed := range methods {
+		slices.Sort(allowed)
+		allow := strings.Join(allowed, ", ")
+		h.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			writeProblem(w, &problem{
+				slug: "method-not-allowed", status: http.StatusMethodNotAllowed, allow: allow,
+				detail: "This path does not answer " + quote(r.Method) + "; use " + allow + ".",
+			})
+		})
+	}
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, &problem{
+			slug: "unknown-path", status: http.StatusNotFound,
+			detail: "There is nothing at " + quote(r.URL.EscapedPath()) + "; the calls are below /v1/, for example POST /v1/take.",
+		})
+	})
+}
+
+// borrow takes scratch memory from the pool; give it back when nothing refers to it any more.
+func (h *Handler) borrow() *scratch { return h.scratch.Get().(*scratch) }
+
+func (h *Handler) giveBack(s *scratch) {
+	if cap(s.in) <= keepScratch && cap(s.out) <= keepScratch {
+		h.scratch.Put(s)
+	}
+}

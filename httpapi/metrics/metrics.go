@@ -1,0 +1,171 @@
+// Package metrics shows the counters of a [jatah.Node] to Prometheus.
+//
+// # Guarantees
+//
+//   - Labels are names of limits and words of this package, never anything from a
+//     request. So the number of series depends on the configuration only: it is the same
+//     after one request as after requests for a million keys.
+//   - Every series is there from the first scrape on, with 0, so that rates are right from the start.
+//   - A scrape reads counters; it stops no decision. All but the numbers
+//     of keys and members are counters since the start of the node.
+//
+// # No guarantees
+//
+//   - The counters of one scrape were not read at one instant.
+package metrics
+
+import (
+	"net/http"
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/jatah-io/jatah"
+)
+
+// Handler serves the metrics of a node, of the Go runtime and of the process, and
+// jatah_build_info with the version, from a registry of its own. It goes into httpapi.Config.Metrics.
+func Handler(node *jatah.Node, version string) http.Handler {
+	reg := prometheus.NewRegistry()
+	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "jatah_build_info", Help: "Always 1; the labels say what is running.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	}, func() float64 { return 1 })
+	reg.MustRegister(NewCollector(node), build,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	// Scrapes are few; more than these at once are somebody's mistake.
+	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+}
+
+// Collector reads node.Stats() at each scrape. Use [NewCollector]; it is
+// safe for concurrent use and holds no counters itself.
+type Collector struct {
+	node *jatah.Node
+	desc descs
+}
+
+// descs are the metrics.
+type descs struct {
+	decisions, dryRun, keys                *prometheus.Desc
+	asks, resent, timedOut, inFlight, wait *prometheus.Desc
+	members, entries                       *prometheus.Desc
+	evictions, overflows, debt, pauses     *prometheus.Desc
+	handOffs, packets, bytes, dropped      *prometheus.Desc
+	tick                                   *prometheus.Desc
+}
+
+// NewCollector makes a collector, for those who have a registry already.
+// One registry takes the collector of one node only.
+func NewCollector(node *jatah.Node) *Collector {
+	def := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("jatah_"+name, help, labels, nil)
+	}
+	return &Collector{node: node, desc: descs{
+		decisions: def("decisions_total", "Decisions, by what was decided and how.", "limit", "result", "source"),
+		dryRun:    def("dry_run_denied_total", "Requests that passed only because the limit is in dry run.", "limit"),
+		keys:      def("limit_keys", "Keys of which this node remembers something.", "limit"),
+		asks:      def("asks_total", "Questions to the owner of a key."),
+		resent:    def("asks_resent_total", "Questions that were sent again."),
+		timedOut:  def("asks_timed_out_total", "Questions that were not answered in time."),
+		inFlight:  def("asks_in_flight", "Questions that wait for an answer now."),
+		wait:      def("ask_seconds", "Time from question to answer."),
+		members:   def("members", "Nodes as this one sees them.", "state"),
+		entries:   def("table_entries", "Keys in memory: account (known here), active (of these, with credit, debt or something to report), ledger (owned here and not full), bucket (decided here alone).", "kind"),
+		evictions: def("evictions_total", "Keys that were forgotten because they were full again."),
+		overflows: def("overflows_total", "Requests for new keys that were refused because the memory for keys is at its bound."),
+		debt:      def("debt_tokens_total", "Tokens that were spent beyond credit and charged when this node, as owner, heard of it."),
+		pauses:    def("pauses_total", "Times that this node noticed that it had been paused."),
+		handOffs:  def("hand_offs_total", "Hand-offs of owned keys between nodes.", "result"),
+		packets:   def("packets_total", "Packets between nodes.", "direction"),
+		bytes:     def("packet_bytes_total", "Bytes in these packets.", "direction"),
+		dropped:   def("packets_dropped_total", "Packets that were not used.", "reason"),
+		tick:      def("tick_seconds", "How long the last sync took."),
+	}}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	d := &c.desc
+	for _, desc := range []*prometheus.Desc{
+		d.decisions, d.dryRun, d.keys, d.asks, d.resent, d.timedOut, d.inFlight, d.wait, d.members, d.entries,
+		d.evictions, d.overflows, d.debt, d.pauses, d.handOffs, d.packets, d.bytes, d.dropped, d.tick,
+	} {
+		ch <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	s, d := c.node.Stats(), &c.desc
+	count := func(desc *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)
+	}
+	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
+	}
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		for src, n := range decisions(l) {
+			count(d.decisions, n.allowed, l.Name, "allowed", jatah.Source(src).String())
+			count(d.decisions, n.denied, l.Name, "denied", jatah.Source(src).String())
+		}
+		count(d.dryRun, l.DryRun, l.Name)
+		gauge(d.keys, float64(l.Keys), l.Name)
+	}
+	count(d.asks, s.Ask.Sent)
+	count(d.resent, s.Ask.Resent)
+	count(d.timedOut, s.Ask.TimedOut)
+	gauge(d.inFlight, float64(s.Ask.InFlight))
+	ch <- histogram(d.wait, s.Ask.Latency)
+	gauge(d.members, float64(s.Members), jatah.Alive)
+	gauge(d.members, float64(s.MembersFailed), jatah.Failed)
+	gauge(d.entries, float64(s.Accounts), "account")
+	gauge(d.entries, float64(s.Active), "active")
+	gauge(d.entries, float64(s.Ledgers), "ledger")
+	gauge(d.entries, float64(s.Buckets), "bucket")
+	count(d.evictions, s.Evictions)
+	count(d.overflows, s.Overflows)
+	count(d.debt, s.Debt)
+	count(d.pauses, s.Pauses)
+	count(d.handOffs, s.HandOffsIn, "received")
+	count(d.handOffs, s.HandOffsOut, "sent")
+	count(d.handOffs, s.HandOffsLost, "lost")
+	count(d.packets, s.PacketsIn, "in")
+	count(d.packets, s.PacketsOut, "out")
+	count(d.bytes, s.BytesIn, "in")
+	count(d.bytes, s.BytesOut, "out")
+	for reason, n := range s.Dropped { // the reasons are the node's own words
+		count(d.dropped, n, reason)
+	}
+	gauge(d.tick, s.Tick.Seconds())
+}
+
+// results are the decisions of one source.
+type results struct{ allowed, denied uint64 }
+
+// decisions lists the counts by source, also of those that never decided:
+// a series that appears with its first decision hides that one from rate().
+func decisions(l *jatah.LimitStats) (by [jatah.SourceAllow + 1]results) {
+	for _, n := range l.Decisions {
+		switch {
+		case int(n.Source) >= len(by):
+		case n.Allowed:
+			by[n.Source].allowed += n.Count
+		default:
+			by[n.Source].denied += n.Count
+		}
+	}
+	return by
+}
+
+// histogram makes Prometheus' cumulative counts of plain ones.
+func histogram(desc *prometheus.Desc, h jatah.Histogram) prometheus.Metric {
+	cumulative, sum := make(map[float64]uint64, len(h.Bounds)), uint64(0)
+	for i, bound := range h.Bounds {
+		sum += h.Counts[i]
+		cumulative[bound.Seconds()] = sum
+	}
+	return prometheus.MustNewConstHistogram(desc, h.Count, h.Sum.Seconds(), cumulative)
+}

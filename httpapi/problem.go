@@ -1,0 +1,135 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jatah-io/jatah"
+)
+
+// problemType is the prefix of the type member of a problem. What follows it
+// (the slug) is fixed and may be compared by clients; titles and details may change.
+const problemType = "urn:jatah:problem:"
+
+// knownLimits bounds how many limits the detail of an unknown-limit problem lists.
+const knownLimits = 10
+
+// problem is an error as the client sees it. It is not a Go error, so that a
+// nil *problem cannot become a non-nil error by accident.
+type problem struct {
+	slug   string
+	status int
+	detail string        // a sentence that says what to do
+	field  string        // of the body or the query; empty: none
+	retry  time.Duration // for Retry-After; 0: no such header
+	allow  string        // for Allow; empty: no such header
+}
+
+func badField(field, format string, args ...any) *problem {
+	return &problem{slug: "bad-field", status: http.StatusBadRequest, field: field, detail: fmt.Sprintf(format, args...)}
+}
+
+func badBody(format string, args ...any) *problem {
+	return &problem{slug: "bad-body", status: http.StatusBadRequest, detail: fmt.Sprintf(format, args...)}
+}
+
+func badQuery(field, format string, args ...any) *problem {
+	return &problem{slug: "bad-query", status: http.StatusBadRequest, field: field, detail: fmt.Sprintf(format, args...)}
+}
+
+// undecided is the problem of a request that the node could not decide.
+func undecided(format string, args ...any) *problem {
+	return &problem{slug: "undecided", status: http.StatusServiceUnavailable, detail: fmt.Sprintf(format, args...), retry: time.Second}
+}
+
+// problemOf translates what the node says instead of deciding.
+func (h *Handler) problemOf(err error, limit string) *problem {
+	switch {
+	case errors.Is(err, jatah.ErrUnknownLimit):
+		return h.unknownLimit(limit)
+	case errors.Is(err, jatah.ErrNegativeCost):
+		return badField("cost", "cost must not be negative; use /v1/refund to give tokens back.")
+	case errors.Is(err, jatah.ErrKeyEmpty):
+		return badField("key", "key must not be empty; say whose usage is counted, for example a user or an address.")
+	case errors.Is(err, jatah.ErrKeyTooLong):
+		return badField("key", "key is longer than %d bytes; send a hash of it instead.", jatah.MaxKey)
+	case errors.Is(err, jatah.ErrClosed):
+		if _, ok := h.node.Lookup(limit); !ok && h.node.Ready() == nil {
+			return h.unknownLimit(limit) // removed since it was looked up
+		}
+		return undecided("This node is shutting down; ask another one.")
+	case errors.Is(err, jatah.ErrOverflow):
+		return undecided("The memory for keys is full and no key can be forgotten yet; raise the bound on keys, or the rate so that they fill sooner.")
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return undecided("The request ended before it was decided.")
+	}
+	return undecided("The request could not be decided: %v.", err)
+}
+
+func (h *Handler) unknownLimit(name string) *problem {
+	limits := h.node.Limits()
+	var known strings.Builder
+	for i, l := range limits {
+		if i == knownLimits {
+			fmt.Fprintf(&known, " and %d more", len(limits)-i)
+			break
+		}
+		if i > 0 {
+			known.WriteString(", ")
+		}
+		known.WriteString(l.Name)
+	}
+	p := &problem{slug: "unknown-limit", status: http.StatusNotFound, field: "limit"}
+	if len(limits) == 0 {
+		p.detail = fmt.Sprintf("No limit is named %s; this node has no limits yet, define one first.", quote(name))
+	} else {
+		p.detail = fmt.Sprintf("No limit is named %s; this node knows %s.", quote(name), known.String())
+	}
+	return p
+}
+
+// quote shows a piece of the request in a detail, cut to a bounded length.
+func quote(s string) string {
+	const most = 80
+	if len(s) > most {
+		return strconv.Quote(s[:most]) + "..."
+	}
+	return strconv.Quote(s)
+}
+
+func appendProblem(b []byte, p *problem) []byte {
+	b = append(b, `{"type":"`...)
+	b = append(b, problemType...)
+	b = append(b, p.slug...)
+	b = append(b, `","title":`...)
+	b = appendJSON(b, http.StatusText(p.status))
+	b = append(b, `,"status":`...)
+	b = strconv.AppendInt(b, int64(p.status), 10)
+	b = append(b, `,"detail":`...)
+	b = appendJSON(b, p.detail)
+	if p.field != "" {
+		b = append(b, `,"field":`...)
+		b = appendJSON(b, p.field)
+	}
+	return append(b, '}')
+}
+
+func writeProblem(w http.ResponseWriter, p *problem) {
+	body := append(appendProblem(nil, p), '\n')
+	head := w.Header()
+	head.Set("Content-Type", "application/problem+json")
+	head.Set("Content-Length", strconv.Itoa(len(body)))
+	if p.allow != "" {
+		head.Set("Allow", p.allow)
+	}
+	if p.retry > 0 {
+		head.Set("Retry-After", strconv.FormatInt(ceilSeconds(p.retry), 10))
+	}
+	w.WriteHeader(p.status)
+	w.Write(body)
+}
