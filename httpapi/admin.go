@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strings"
@@ -64,7 +65,7 @@ func (h *Handler) peek(w http.ResponseWriter, r *http.Request) {
 	}
 	st, err := l.Peek(r.Context(), jatah.Key(parts...))
 	if errors.Is(err, jatah.ErrUnreachable) {
-		writeProblem(w, undecided("The owner of the key did not answer; look again. %v ago %d tokens were left.", st.Age.Round(time.Millisecond), st.Remaining))
+		writeProblem(w, ownerSilent(st))
 		return
 	}
 	if err != nil {
@@ -76,6 +77,15 @@ func (h *Handler) peek(w http.ResponseWriter, r *http.Request) {
 		Burst: st.Burst, Remaining: st.Remaining, Balance: finite(st.Balance), Outstanding: st.Outstanding, Credit: st.Credit,
 		RetryAfterMS: millis(st.RetryAfter), ResetAfterMS: millis(st.ResetAfter), AgeMS: ceilDiv(st.Age, time.Millisecond),
 	})
+}
+
+// ownerSilent is the problem of a look that the key's owner did not answer.
+func ownerSilent(st jatah.State) *problem {
+	p := undecided("The owner of the key did not answer; look again.")
+	if st.Age > 0 {
+		p.detail += fmt.Sprintf(" What this node knew %v ago: %d tokens left.", st.Age.Round(time.Millisecond), st.Remaining)
+	}
+	return p
 }
 
 // millis is a wait in whole milliseconds, rounded up; nil: never.

@@ -82,10 +82,12 @@ func TestDecisionsByteForByte(t *testing.T) {
 func TestChargeMayGoBelowZeroAndIsRepaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, Config{}, perSecond("api", 1, 10))
-		if w := a.call("POST", "/v1/charge", `{"limit":"api","key":"u","cost":15}`); w.Code != 200 {
+		w := a.call("POST", "/v1/charge", `{"limit":"api","key":"u","cost":15}`)
+		want := `{"allowed":true,"limit":"api","key":"u","cost":15,"remaining":0,"retry_after_ms":0,"reset_after_ms":15000,"mode":"hybrid","source":"local"}` + "\n"
+		if w.Code != 200 || w.Body.String() != want {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
-		w := a.take(`{"limit":"api","key":"u"}`)
+		w = a.take(`{"limit":"api","key":"u"}`)
 		if w.Code != 429 || w.Header().Get("Retry-After") != "6" {
 			t.Errorf("%d, Retry-After %q, want 429 and 6 (debt 5, cost 1)", w.Code, w.Header().Get("Retry-After"))
 		}
@@ -372,6 +374,8 @@ func TestErrorsOfTheNodeHaveAProblemEach(t *testing.T) {
 		{a.h.problemOf(context.DeadlineExceeded, "api"), 503, "undecided", "before it was decided"},
 		{a.h.problemOf(errors.New("odd"), "api"), 503, "undecided", "odd"},
 		{a.h.problemOf(jatah.ErrNegativeCost, "api"), 400, "bad-field", "negative"},
+		{ownerSilent(jatah.State{}), 503, "undecided", "look again."},
+		{ownerSilent(jatah.State{Age: 1234567 * time.Microsecond, Remaining: 7}), 503, "undecided", "1.235s ago: 7 tokens left"},
 		{forgetProblem(fmt.Errorf("%w: alive", jatah.ErrConfig), "n2"), 409, "cannot-forget", "stop it first"},
 		{forgetProblem(context.Canceled, "n2"), 503, "undecided", "was not forgotten"},
 	} {

@@ -11,8 +11,13 @@ import (
 	"github.com/jatah-io/jatah"
 )
 
-// appendDecision writes a decision as JSON. echo is the key as JSON.
+// appendDecision writes a decision as JSON. echo is the key as JSON. Who is allowed
+// has nothing to wait for, also after a charge that left the key in debt.
 func appendDecision(b []byte, l *jatah.Limit, d *jatah.Decision, echo []byte, cost int64) []byte {
+	retry := d.RetryAfter
+	if d.OK {
+		retry = 0
+	}
 	b = append(b, `{"allowed":`...)
 	b = strconv.AppendBool(b, d.OK)
 	b = append(b, `,"limit":`...)
@@ -24,7 +29,7 @@ func appendDecision(b []byte, l *jatah.Limit, d *jatah.Decision, echo []byte, co
 	b = append(b, `,"remaining":`...)
 	b = strconv.AppendInt(b, d.Remaining, 10)
 	b = append(b, `,"retry_after_ms":`...)
-	b = appendMillis(b, d.RetryAfter)
+	b = appendMillis(b, retry)
 	b = append(b, `,"reset_after_ms":`...)
 	b = appendMillis(b, d.ResetAfter)
 	b = append(b, `,"mode":"`...)
@@ -35,7 +40,7 @@ func appendDecision(b []byte, l *jatah.Limit, d *jatah.Decision, echo []byte, co
 	if d.DryRun {
 		b = append(b, `,"dry_run":true`...)
 	}
-	if d.RetryAfter == jatah.Never {
+	if retry == jatah.Never {
 		b = append(b, `,"reason":`...)
 		b = appendJSON(b, neverReason(l, cost))
 	}
