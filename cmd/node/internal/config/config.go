@@ -203,14 +203,20 @@ func (l *loader) checkSecret() {
 	case hasDirect && hasFile:
 		l.cfg.Node.Secret = nil
 	}
-	bind, ok := l.at["cluster.bind"]
-	if !ok || isLoopback(l.cfg.Node.Bind) || l.cfg.Node.Insecure ||
-		len(l.cfg.Node.Secret) > 0 || l.cfg.SecretFile != "" {
+	if l.cfg.Node.Insecure || len(l.cfg.Node.Secret) > 0 || l.cfg.SecretFile != "" {
 		return
 	}
-	l.problem(bind, "cluster.bind", "%s can be reached from the network, where anyone could join: "+
-		"set cluster.secret (make one with: openssl rand -base64 32) or cluster.secret_file, "+
-		"bind to 127.0.0.1, or say insecure: true under cluster", l.cfg.Node.Bind)
+	for _, one := range [][2]string{{"cluster.bind", l.cfg.Node.Bind}, {"cluster.advertise", l.cfg.Node.Advertise}} {
+		field, address := one[0], one[1]
+		at, ok := l.at[field]
+		if !ok || address == "" || isLoopback(address) {
+			continue
+		}
+		l.problem(at, field, "%s can be reached from the network, where anyone could join: "+
+			"set cluster.secret (make one with: openssl rand -base64 32) or cluster.secret_file, "+
+			"use 127.0.0.1, or say insecure: true under cluster", address)
+		return // one of the two is enough to say it
+	}
 }
 
 // readSecret reads the secret's file. A relative path in a configuration file
@@ -258,7 +264,7 @@ func decodeSecret(s string) ([]byte, error) {
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return false
+		host = address
 	}
 	if strings.EqualFold(host, "localhost") {
 		return true

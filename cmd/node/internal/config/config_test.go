@@ -75,6 +75,25 @@ func TestNothingGivenIsALoneNodeOnLoopback(t *testing.T) {
 	}
 }
 
+func TestAddressesNeedNoQuotesWhereverTheyStand(t *testing.T) {
+	for _, doc := range []string{
+		"cluster: {join: [10.0.0.1:7946, n2.example:7946, n3]}",
+		"cluster:\n  join: [10.0.0.1:7946, n2.example:7946, n3]",
+		"cluster:\n  join:\n  - 10.0.0.1:7946\n  - n2.example:7946\n  - n3",
+		"cluster: {join: [\"10.0.0.1:7946\", 'n2.example:7946', n3]}",
+	} {
+		got, err := Merge(&Document{"jatah.yaml", []byte(doc)}, nil, nil)
+		if want := []string{"10.0.0.1:7946", "n2.example:7946", "n3"}; err != nil || !slices.Equal(got.Node.Join, want) {
+			t.Errorf("%q: join %q, error %v", doc, got.Node.Join, err)
+		}
+	}
+	for _, doc := range []string{"cluster: {join: [a: 1]}", "cluster: {join: [{a: 1}]}", "cluster: {join: [a : 1]}"} {
+		if got, err := Merge(&Document{"jatah.yaml", []byte(doc)}, nil, nil); err == nil {
+			t.Errorf("%q: accepted as %q", doc, got.Node.Join)
+		}
+	}
+}
+
 func TestAnyClusterFieldOpensTheClusterPortOnLoopback(t *testing.T) {
 	got, err := Merge(nil, []string{"JATAH_CLUSTER_EXPECT=3"}, nil)
 	if err != nil || got.Node.Bind != DefaultBind {

@@ -300,6 +300,9 @@ func (w *walker) listValues(n ast.Node, path, want string) ([]string, bool) {
 	for _, item := range seq.Values {
 		value, isText := scalar(item, word)
 		if !isText {
+			value, isText = unsplit(item)
+		}
+		if !isText {
 			w.problem(item, path, "needs %s; this is %s", want, describe(item))
 			ok = false
 			continue
@@ -307,6 +310,26 @@ func (w *walker) listValues(n ast.Node, path, want string) ([]string, bool) {
 		out = append(out, value)
 	}
 	return out, ok
+}
+
+// unsplit undoes what the parser does to host:port in a list inside braces,
+// {join: [10.0.0.1:7946]}: it takes the colon for that of a key, which by the
+// YAML specification it is only when white space follows.
+func unsplit(n ast.Node) (string, bool) {
+	m, ok := n.(*ast.MappingNode)
+	if !ok || m.IsFlowStyle || len(m.Values) != 1 {
+		return "", false
+	}
+	key, colon, value := m.Values[0].Key.GetToken(), m.Values[0].Start, m.Values[0].Value.GetToken()
+	if key.Position.Line != value.Position.Line || key.Type != token.StringType ||
+		colon.Position.Column != key.Position.Column+len(key.Value) || value.Position.Column != colon.Position.Column+1 {
+		return "", false
+	}
+	switch m.Values[0].Value.(type) {
+	case *ast.StringNode, *ast.IntegerNode:
+		return key.Value + ":" + value.Value, true
+	}
+	return "", false
 }
 
 // scalar is the value of a node as it is written, if it is of the kind.

@@ -1,12 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jatah-io/jatah"
 )
@@ -62,16 +64,16 @@ const (
 // can be read by every user of the machine.
 var nodeFields = []*field{
 	{"http", "http", word, "an address such as " + DefaultHTTP, setAddress(func(c *Config) *string { return &c.HTTP })},
-	{"node", "node", text, "a name that no other node of the cluster has, such as n1", setText(func(c *Config) *string { return &c.Node.Node })},
-	{"cluster.name", "cluster", text, "the cluster's name, such as jatah", setText(func(c *Config) *string { return &c.Node.Cluster })},
+	{"node", "node", text, "a name that no other node of the cluster has, such as n1", setName(128, func(c *Config) *string { return &c.Node.Node })},
+	{"cluster.name", "cluster", text, "the cluster's name, such as jatah", setName(64, func(c *Config) *string { return &c.Node.Cluster })},
 	{"cluster.bind", "bind", word, "an address such as " + DefaultBind, setAddress(func(c *Config) *string { return &c.Node.Bind })},
 	{"cluster.advertise", "advertise", word, "the address at which the others reach this node, such as 10.0.0.5:7946", setAdvertise},
 	{"cluster.join", "join", list, "addresses of other nodes, such as 10.0.0.6:7946", setJoin},
 	{secretPath, "", text, "16, 24 or 32 bytes in base64", setSecret},
 	{"cluster.secret_file", "secret-file", text, "the name of a file that holds the secret in base64", setText(func(c *Config) *string { return &c.SecretFile })},
 	{"cluster.insecure", "insecure", boolean, "true or false", setBool(func(c *Config) *bool { return &c.Node.Insecure })},
-	{"cluster.sync_interval", "sync-interval", duration, "a duration such as 100ms", setDuration(func(c *Config) *time.Duration { return &c.Node.SyncInterval })},
-	{"cluster.ask_timeout", "ask-timeout", duration, "a duration such as 50ms", setDuration(func(c *Config) *time.Duration { return &c.Node.AskTimeout })},
+	{"cluster.sync_interval", "sync-interval", duration, "a duration such as 100ms", setDuration(10*time.Millisecond, func(c *Config) *time.Duration { return &c.Node.SyncInterval })},
+	{"cluster.ask_timeout", "ask-timeout", duration, "a duration such as 50ms", setDuration(time.Millisecond, func(c *Config) *time.Duration { return &c.Node.AskTimeout })},
 	{"cluster.expect", "expect", integer, "the number of nodes the cluster is meant to have, such as 3", setExpect},
 	{"cluster.grace", "grace", duration, "a duration such as 60s, or never", setGrace},
 }
@@ -126,11 +128,18 @@ var limitFields = []*limitField{
 // probe asks the package that knows limits about one field alone, so that
 // its verdict can be shown at that field's place.
 func probe(l jatah.Limit) error {
-	if l.Name == "" {
-		l.Name = "probe"
+	name := cmp.Or(l.Name, "probe")
+	l.Name, l.Rate = name, jatah.PerSecond(1)
+	err := l.Validate()
+	if err == nil {
+		return nil
 	}
-	l.Rate = jatah.PerSecond(1)
-	return l.Validate()
+	// The place says which limit it is; the name may be the stand-in.
+	text := plain(err)
+	if _, after, ok := strings.Cut(text, fmt.Sprintf("%q: ", name)); ok {
+		text = after
+	}
+	return errors.New(text)
 }
 
 func fieldOf(fields []*field, path string) *field {
@@ -168,6 +177,18 @@ func setText(at func(*Config) *string) func(*Config, []string) error {
 	}
 }
 
+// setName takes what the protocol accepts as the name of a node or cluster.
+func setName(most int, at func(*Config) *string) func(*Config, []string) error {
+	return func(c *Config, v []string) error {
+		odd := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+		if v[0] == "" || len(v[0]) > most || strings.ContainsFunc(v[0], odd) {
+			return fmt.Errorf("%.40q is no name: write 1 to %d bytes without spaces", v[0], most)
+		}
+		*at(c) = v[0]
+		return nil
+	}
+}
+
 func setAddress(at func(*Config) *string) func(*Config, []string) error {
 	return func(c *Config, v []string) error {
 		if err := checkAddress(v[0]); err != nil {
@@ -189,11 +210,10 @@ func checkAddress(s string) error {
 	return nil
 }
 
+// setAdvertise takes a host alone too: the port is then that of bind.
 func setAdvertise(c *Config, v []string) error {
-	if v[0] != "" {
-		if err := checkAddress(v[0]); err != nil {
-			return err
-		}
+	if strings.ContainsAny(v[0], " \t\r\n/") {
+		return fmt.Errorf("%q is no address: write host or host:port", v[0])
 	}
 	c.Node.Advertise = v[0]
 	return nil
@@ -232,7 +252,7 @@ func setGrace(c *Config, v []string) error {
 		c.Node.Grace = jatah.Never
 		return nil
 	}
-	d, err := parseDuration(v[0])
+	d, err := parseDuration(v[0], time.Second)
 	if err != nil {
 		return fmt.Errorf("%w, or never", err)
 	}
@@ -240,9 +260,9 @@ func setGrace(c *Config, v []string) error {
 	return nil
 }
 
-func setDuration(at func(*Config) *time.Duration) func(*Config, []string) error {
+func setDuration(least time.Duration, at func(*Config) *time.Duration) func(*Config, []string) error {
 	return func(c *Config, v []string) (err error) {
-		*at(c), err = parseDuration(v[0])
+		*at(c), err = parseDuration(v[0], least)
 		return err
 	}
 }
@@ -254,13 +274,13 @@ func setBool(at func(*Config) *bool) func(*Config, []string) error {
 	}
 }
 
-func parseDuration(s string) (time.Duration, error) {
+func parseDuration(s string, least time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a duration: write a number with its unit, such as 100ms, 2s or 1m", s)
 	}
-	if d <= 0 {
-		return 0, fmt.Errorf("%s is too short: write a duration above zero", s)
+	if d < least {
+		return 0, fmt.Errorf("%s is too short: write %v or more", s, least)
 	}
 	return d, nil
 }

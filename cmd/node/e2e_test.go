@@ -1,0 +1,419 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jatah-io/jatah/cmd/node/internal/envelope"
+)
+
+// The tests below run the real binary as real processes on loopback. They wait
+// for conditions, generously, and never assert how fast this machine is.
+
+// patience is how long a condition may take before a test gives up.
+const patience = 30 * time.Second
+
+// binary is the program under test, built once; empty with -short.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	if testing.Short() {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "jatah-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "jatah")
+	if runtime.GOOS == "windows" {
+		binary += ".exe"
+	}
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "building the program:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func needProcesses(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs processes; left out with -short")
+	}
+}
+
+// server is a process of `serve`.
+type server struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	exited chan struct{}
+	http   string
+	bind   string
+
+	mu  sync.Mutex
+	log []map[string]any
+	raw bytes.Buffer
+}
+
+// startServer runs serve on free ports and waits until it has joined.
+func startServer(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := launch(t, append([]string{"--http", "127.0.0.1:0"}, args...)...)
+	s.http, _ = s.waitLog("answering HTTP")["http"].(string)
+	s.bind, _ = s.waitLog("joined")["cluster"].(string)
+	if s.http == "" || strings.HasSuffix(s.http, ":0") || s.bind == "" || strings.HasSuffix(s.bind, ":0") {
+		t.Fatalf("the log does not tell the real addresses: http %q, cluster %q", s.http, s.bind)
+	}
+	return s
+}
+
+// launch runs serve with JSON logs and does not wait.
+func launch(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := &server{t: t, exited: make(chan struct{})}
+	s.cmd = exec.Command(binary, append([]string{"serve", "--log-format", "json"}, args...)...)
+	s.cmd.Env = withoutSettings(os.Environ())
+	pipe, err := s.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewScanner(pipe); lines.Scan(); {
+			s.addLine(lines.Bytes())
+		}
+		s.cmd.Wait()
+		close(s.exited)
+	}()
+	t.Cleanup(func() {
+		s.kill()
+		if t.Failed() {
+			t.Logf("log of serve %q:\n%s", args, s.text())
+		}
+	})
+	return s
+}
+
+func (s *server) addLine(line []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.raw.Write(line)
+	s.raw.WriteByte('\n')
+	var entry map[string]any
+	if json.Unmarshal(line, &entry) == nil {
+		s.log = append(s.log, entry)
+	}
+}
+
+func (s *server) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.raw.String()
+}
+
+func (s *server) findLog(message string) map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, entry := range s.log {
+		if text, _ := entry["msg"].(string); strings.HasPrefix(text, message) {
+			return entry
+		}
+	}
+	return nil
+}
+
+// waitLog is the first log entry whose message begins so.
+func (s *server) waitLog(message string) map[string]any {
+	s.t.Helper()
+	wait(s.t, fmt.Sprintf("the log says %q (so far:\n%s)", message, s.text()), func() bool {
+		select {
+		case <-s.exited:
+			if s.findLog(message) == nil {
+				s.t.Fatalf("the process ended before it said %q:\n%s", message, s.text())
+			}
+		default:
+		}
+		return s.findLog(message) != nil
+	})
+	return s.findLog(message)
+}
+
+func (s *server) kill() {
+	s.cmd.Process.Kill()
+	<-s.exited
+}
+
+func (s *server) signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// exitCode waits for the end of the process.
+func (s *server) exitCode() int {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+	case <-time.After(patience):
+		s.t.Fatalf("the process does not end:\n%s", s.text())
+	}
+	return s.cmd.ProcessState.ExitCode()
+}
+
+func (s *server) waitReady() {
+	s.t.Helper()
+	wait(s.t, "readiness", func() bool { return s.status("/readyz") == http.StatusOK })
+}
+
+// status is the status of a GET, 0 without an answer.
+func (s *server) status(path string) int {
+	resp, err := http.Get("http://" + s.http + path)
+	if err != nil {
+		return 0
+	}
+	io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// wait polls a condition until it holds.
+func wait(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(patience); !condition(); {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+// startCluster runs n nodes that have found each other and are ready.
+func startCluster(t *testing.T, n int, args ...string) []*server {
+	t.Helper()
+	var all []*server
+	for i := range n {
+		own := append([]string{"--node", fmt.Sprintf("n%d", i+1), "--bind", "127.0.0.1:0", "--expect", fmt.Sprint(n)}, args...)
+		if i > 0 {
+			own = append(own, "--join", all[0].bind)
+		}
+		all = append(all, startServer(t, own...))
+	}
+	for _, s := range all {
+		s.waitReady()
+		wait(t, "all members being seen", func() bool { return len(s.members("alive")) == n })
+	}
+	return all
+}
+
+// members are the names of the members in a state.
+func (s *server) members(state string) []string {
+	var view clusterView
+	resp, err := http.Get("http://" + s.http + "/v1/cluster")
+	if err != nil {
+		return nil
+	}
+	defer resp.Body.Close()
+	if json.NewDecoder(resp.Body).Decode(&view) != nil {
+		return nil
+	}
+	var names []string
+	for _, m := range view.Members {
+		if m.State == state {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// ask takes one token over HTTP.
+func (s *server) ask(client *http.Client, limit, key string) (decision, error) {
+	body := fmt.Sprintf(`{"limit":%q,"key":%q}`, limit, key)
+	resp, err := client.Post("http://"+s.http+"/v1/take", "application/json", strings.NewReader(body))
+	if err != nil {
+		return decision{}, err
+	}
+	defer resp.Body.Close()
+	var d decision
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusTooManyRequests {
+		err = fmt.Errorf("status %s: %s", resp.Status, answer)
+	}
+	return d, errors.Join(err, json.Unmarshal(answer, &d))
+}
+
+// flood is what came of many requests for one key.
+type flood struct {
+	mu       sync.Mutex
+	admitted []envelope.Admission
+	refused  int
+	errors   []error
+	first    time.Duration // when the first was sent
+	last     time.Duration // when the last was answered
+	slowest  time.Duration
+	sources  map[string]int
+}
+
+// run sends requests for a key to all servers, from several workers each with
+// a pause between two, until done says so. All times count from start.
+func (f *flood) run(servers []*server, limit, key string, start time.Time, done func() bool) {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
+	defer client.CloseIdleConnections()
+	f.mu.Lock()
+	f.first, f.sources = time.Since(start), map[string]int{}
+	f.mu.Unlock()
+	var workers sync.WaitGroup
+	for _, s := range servers {
+		for range 3 {
+			workers.Go(func() {
+				// 3 workers with 10 ms between requests offer up to 300 a second at each
+				// node: several times each limit here, and little for the machine.
+				for pace := time.NewTicker(10 * time.Millisecond); !done(); <-pace.C {
+					sent := time.Since(start)
+					d, err := s.ask(client, limit, key)
+					f.add(envelope.Admission{Sent: sent, Done: time.Since(start)}, d, err)
+				}
+			})
+		}
+	}
+	workers.Wait()
+}
+
+func (f *flood) add(a envelope.Admission, d decision, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = max(f.last, a.Done)
+	if err != nil {
+		f.errors = append(f.errors, err)
+		return
+	}
+	f.slowest = max(f.slowest, a.Done-a.Sent)
+	f.sources[d.Source]++
+	if d.Allowed {
+		f.admitted = append(f.admitted, a)
+	} else {
+		f.refused++
+	}
+}
+
+func lasting(d time.Duration) func() bool {
+	end := time.Now().Add(d)
+	return func() bool { return time.Now().After(end) }
+}
+
+// judge compares a flood with b + r*t.
+func (f *flood) judge(t *testing.T, rate, burst float64) {
+	t.Helper()
+	for _, err := range f.errors {
+		t.Errorf("no decision: %v", err)
+	}
+	span := (f.last - f.first).Seconds()
+	allowed := burst + rate*span
+	worst := envelope.WorstExcess(f.admitted, rate, burst)
+	t.Logf("admitted %d and refused %d in %.3f s, allowed %.1f (%.2f %%); worst excess %.2f; slowest %v; decided by %v",
+		len(f.admitted), f.refused, span, allowed, 100*float64(len(f.admitted))/allowed, worst.Tokens, f.slowest, f.sources)
+	if float64(len(f.admitted)) > allowed+1 {
+		t.Errorf("admitted %d, more than b + r·t = %.1f", len(f.admitted), allowed)
+	}
+	if worst.Tokens > 1 {
+		t.Errorf("excess of %.2f tokens from %v to %v", worst.Tokens, worst.From, worst.To)
+	}
+	if float64(len(f.admitted)) < 0.97*allowed {
+		t.Errorf("admitted %d, less than 97 %% of %.1f", len(f.admitted), allowed)
+	}
+	if f.refused == 0 {
+		t.Error("nothing was refused: the load was too small to show anything")
+	}
+}
+
+// program runs the binary to its end.
+func program(t *testing.T, args ...string) (code int, out, err string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(binary, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = withoutSettings(os.Environ()), &stdout, &stderr
+	if e := cmd.Run(); e != nil && cmd.ProcessState == nil {
+		t.Fatal(e)
+	}
+	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
+}
+
+func terminate(t *testing.T, s *server) {
+	t.Helper()
+	s.signal(syscall.SIGTERM)
+	if code := s.exitCode(); code != 0 {
+		t.Errorf("SIGTERM: exit code %d", code)
+	}
+}
+
+func (f *flood) count(source string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sources[source]
+}
+
+// owner is who owns a key, once the node can say.
+func (s *server) owner(t *testing.T, limit, key string) (owner string) {
+	t.Helper()
+	wait(t, "the owner being known", func() (ok bool) {
+		var err error
+		owner, err = s.peekOwner(limit, key)
+		return err == nil && owner != ""
+	})
+	return owner
+}
+
+func (s *server) peekOwner(limit, key string) (string, error) {
+	resp, err := http.Get("http://" + s.http + "/v1/peek?limit=" + limit + "&key=" + key)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var state struct{ Owner string }
+	err = json.NewDecoder(resp.Body).Decode(&state)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(resp.Status)
+	}
+	return state.Owner, err
+}
+
+// processesWith are the processes that have the mark in their environment.
+func processesWith(mark string) []string {
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	var found []string
+	for _, file := range files {
+		if content, err := os.ReadFile(file); err == nil && strings.Contains(string(content), mark) {
+			found = append(found, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return found
+}

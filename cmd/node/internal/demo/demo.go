@@ -1,0 +1,269 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jatah-io/jatah"
+)
+
+// nodes is how many nodes the demo has: the fewest of which a majority stays.
+const nodes = 3
+
+// Options says what to show. Every field is needed.
+type Options struct {
+	Limit      jatah.Limit
+	Duration   time.Duration // of the load; starting takes some seconds more
+	Executable string        // is run with `serve` and its flags
+	Environ    []string      // of the nodes
+	Out        io.Writer
+	Terminal   bool // Out can move its cursor
+}
+
+// The fault: one node is killed after this part of the time, and started again
+// after that part.
+const (
+	killAfter    = 0.40
+	restartAfter = 0.60
+)
+
+// show is one run of the demo.
+type show struct {
+	Options
+	processes []*process
+	services  []*service
+	journal   *journal
+	load      *load
+	screen    screen
+	busy      int // gets most of the requests
+	victim    int // owner of the hot key, which is killed
+
+	mu     sync.Mutex
+	states [nodes]string
+	fault  fault
+}
+
+// fault is when things happened to the victim, zero if they did not.
+type fault struct{ killed, restarted, back time.Duration }
+
+// users of the load: the first sends more than the limit lets through, the
+// others stay below it.
+var users = []string{"ada", "ben", "cleo", "dan", "eva", "finn"}
+
+const hotShare = 0.7 // of all requests
+
+// offeredPerSecond is five times the limit: with hotShare 3.5 times for the hot
+// key. It is bounded below, so that there is something to see with a limit of
+// 100 a minute, and above by what two cores can send and answer.
+func offeredPerSecond(rate float64) float64 { return min(max(5*rate, 200), 2000) }
+
+func perSecond(r jatah.Rate) float64 { return float64(r.Count) / r.Per.Seconds() }
+
+// burst of a limit whose definition may leave it out.
+func burst(l jatah.Limit) int64 {
+	if l.Burst == 0 {
+		return l.Rate.Count
+	}
+	return l.Burst
+}
+
+// Run shows the demo and reports whether the limit was kept. It returns early,
+// with an error, when ctx ends or a node does not start; all processes are gone
+// when it returns.
+func Run(ctx context.Context, o Options) (kept bool, err error) {
+	s := &show{Options: o, screen: newScreen(o.Out, o.Terminal)}
+	defer s.screen.close()
+	defer s.cleanUp()
+	s.screen.note(fmt.Sprintf("three nodes on this machine, limit %s: %s per user, burst %d, %s",
+		o.Limit.Name, o.Limit.Rate, burst(o.Limit), o.Limit.Mode))
+	s.screen.note("starting them; they are ready when each is sure of its share, about 3 s")
+	if err := s.startAll(ctx); err != nil {
+		return false, err
+	}
+	if err := s.perform(ctx); err != nil {
+		return false, err
+	}
+	v := judge(s)
+	for _, line := range v.lines {
+		s.screen.note(line)
+	}
+	return v.kept, nil
+}
+
+// startAll starts the nodes and a service before each.
+func (s *show) startAll(ctx context.Context) error {
+	addresses, err := freeAddresses(2 * nodes)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	s.journal = newJournal(users)
+	for i := range nodes {
+		s.states[i] = "starting"
+		p := &process{
+			name: fmt.Sprintf("n%d", i+1), http: addresses[i], bind: addresses[nodes+i],
+			executable: s.Executable, environ: s.Environ,
+		}
+		p.args = []string{"serve", "--node", p.name, "--http", p.http, "--bind", p.bind,
+			"--expect", fmt.Sprint(nodes), "--limit", compact(s.Limit)}
+		for j := range nodes {
+			if j != i {
+				p.args = append(p.args, "--join", addresses[nodes+j])
+			}
+		}
+		s.processes = append(s.processes, p)
+		if err := p.start(); err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+		service, err := startService(i, s.Limit.Name, "http://"+p.http, s.journal)
+		if err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+		s.services = append(s.services, service)
+	}
+	patience, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("waited 30 s"))
+	defer cancel()
+	for i, p := range s.processes {
+		if err := p.ready(patience); err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+		s.setState(i, "up")
+	}
+	return s.choose(patience)
+}
+
+// compact is a limit in the form of the flag --limit.
+func compact(l jatah.Limit) string {
+	return fmt.Sprintf("%s=%s,burst=%d,mode=%s,fallback=%s,overshoot=%g", l.Name, l.Rate, burst(l), l.Mode, l.Fallback, l.Overshoot)
+}
+
+// choose makes the owner of the hot key the victim, the fault that hurts most,
+// and another node the busy one.
+func (s *show) choose(ctx context.Context) error {
+	owner, err := s.services[0].owner(ctx, users[0])
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	for i, p := range s.processes {
+		if p.name == owner {
+			s.victim = i
+		}
+	}
+	s.busy = (s.victim + 1) % nodes
+	return nil
+}
+
+// perform offers the load and stages the fault.
+func (s *show) perform(ctx context.Context) error {
+	s.load = &load{services: s.services, perSec: offeredPerSecond(perSecond(s.Limit.Rate)), names: users}
+	for i := range nodes {
+		p := 0.05
+		if i == s.busy {
+			p = 0.9
+		}
+		s.load.nodes = append(s.load.nodes, p)
+	}
+	for i := range users {
+		p := (1 - hotShare) / float64(len(users)-1)
+		if i == 0 {
+			p = hotShare
+		}
+		s.load.keys = append(s.load.keys, p)
+	}
+	s.screen.note(fmt.Sprintf("%.0f requests/s, 90 %% of them to %s; %s alone sends %.0f/s; %s owns %s's tokens",
+		s.load.perSec, s.name(s.busy), users[0], hotShare*s.load.perSec, s.name(s.victim), users[0]))
+	s.screen.note(fmt.Sprintf("try a service yourself: curl 'http://%s/hello?user=you'", s.services[s.busy].addr))
+
+	s.journal.start = time.Now() // no request is under way yet
+	run, cancel := context.WithTimeout(ctx, s.Duration)
+	defer cancel()
+	var parts sync.WaitGroup
+	var staged error
+	parts.Go(func() { s.load.run(run, rand.New(rand.NewPCG(1, 2))) })
+	parts.Go(func() { staged = s.stage(run) })
+	parts.Go(func() { s.draw(run) })
+	parts.Wait()
+	if ctx.Err() != nil {
+		return fmt.Errorf("demo: stopped before its end")
+	}
+	return staged
+}
+
+func (s *show) name(i int) string { return s.processes[i].name }
+
+// stage kills the victim and brings it back. It returns when ctx ends.
+func (s *show) stage(ctx context.Context) error {
+	if !sleep(ctx, time.Duration(killAfter*float64(s.Duration))) {
+		return nil
+	}
+	p := s.processes[s.victim]
+	killed := s.journal.now()
+	p.kill()
+	s.mu.Lock()
+	s.fault.killed = killed
+	s.mu.Unlock()
+	s.setState(s.victim, "killed")
+	s.load.down[s.victim].Store(true)
+	s.screen.note(fmt.Sprintf("%5.1f s  kill -9 %s; its requests go to the others", killed.Seconds(), p.name))
+
+	if !sleep(ctx, time.Duration(restartAfter*float64(s.Duration))-s.journal.now()) {
+		return nil
+	}
+	restarted := s.journal.now()
+	if err := p.start(); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	s.mu.Lock()
+	s.fault.restarted = restarted
+	s.mu.Unlock()
+	s.setState(s.victim, "starting")
+	s.screen.note(fmt.Sprintf("%5.1f s  %s is started again", restarted.Seconds(), p.name))
+	if err := p.ready(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // the time was too short for it; the verdict says so
+		}
+		return fmt.Errorf("demo: %w", err)
+	}
+	back := s.journal.now()
+	s.mu.Lock()
+	s.fault.back = back
+	s.mu.Unlock()
+	s.load.down[s.victim].Store(false)
+	s.setState(s.victim, "up")
+	s.screen.note(fmt.Sprintf("%5.1f s  %s is ready and gets requests again", back.Seconds(), p.name))
+	<-ctx.Done()
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *show) setState(node int, state string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.states[node] = state
+}
+
+// cleanUp ends everything that was started, the processes together.
+func (s *show) cleanUp() {
+	for _, service := range s.services {
+		service.close()
+	}
+	var ended sync.WaitGroup
+	for _, p := range s.processes {
+		ended.Go(func() { p.stop(5 * time.Second) })
+	}
+	ended.Wait()
+}

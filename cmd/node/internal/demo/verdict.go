@@ -1,0 +1,180 @@
+package demo
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/cmd/node/internal/envelope"
+)
+
+// verdict is what the run showed.
+type verdict struct {
+	kept  bool
+	lines []string
+}
+
+func (v *verdict) say(format string, args ...any) {
+	v.lines = append(v.lines, fmt.Sprintf(format, args...))
+}
+
+// promise is the excess that the limit's mode and fallback allow, in tokens:
+// at any time, and besides for each fault.
+func promise(l jatah.Limit) (always, perFault float64, ok bool) {
+	b := float64(burst(l))
+	always = l.Overshoot * b
+	switch l.Fallback {
+	case jatah.FallbackAllow:
+		return 0, 0, false
+	case jatah.FallbackShare:
+		return always, b, true
+	}
+	return always, 0, true
+}
+
+// judge computes the verdict from the journal.
+func judge(s *show) verdict {
+	records, f := s.journal.all(), s.fault
+	end := s.Duration
+	v := verdict{kept: true}
+	v.say("")
+	v.say("verdict")
+	v.judgeHotKey(s, records, f, end)
+	v.judgeExcess(s, records, f)
+	v.describeFault(s, records, f, end)
+	v.say("")
+	switch {
+	case !v.kept:
+		v.say("The promise was BROKEN.")
+	case f.back == 0:
+		v.say("The promise was kept. (The time was too short for the killed node to come back: use a longer --duration.)")
+	default:
+		v.say("The promise was kept.")
+	}
+	return v
+}
+
+func hotIn(from, to time.Duration) func(record) bool {
+	return func(r record) bool { return r.key == 0 && r.done >= from && r.done < to }
+}
+
+// judgeHotKey compares what the hot key was admitted with b + r*t.
+func (v *verdict) judgeHotKey(s *show, records []record, f fault, end time.Duration) {
+	r, b := perSecond(s.Limit.Rate), float64(burst(s.Limit))
+	last := end
+	for _, rec := range records {
+		last = max(last, rec.done)
+	}
+	all := summarize(records, hotIn(0, last+1))
+	v.say("  %s sent %d requests in %.1f s; %d were admitted", users[0], all.offered(), end.Seconds(), all.admitted)
+	v.say("  the limit allows b + r·t = %.0f + %.4g·%.1f = %.0f", b, r, last.Seconds(), math.Floor(b+r*last.Seconds()))
+
+	used := func(from, to time.Duration, extra float64) string {
+		allowed := extra + r*(to-from).Seconds()
+		return fmt.Sprintf("%.1f %%", 100*float64(summarize(records, hotIn(from, to)).admitted)/allowed)
+	}
+	if f.killed == 0 {
+		v.say("  used of the limit: %s", used(0, end, b))
+		return
+	}
+	if f.back == 0 {
+		v.say("  used of the limit: %s before the kill, %s after it", used(0, f.killed, b), used(f.killed, end, 0))
+		return
+	}
+	v.say("  used of the limit: %s before the kill, %s while %s was gone, %s after",
+		used(0, f.killed, b), used(f.killed, f.back, 0), s.name(s.victim), used(f.back, end, 0))
+	v.say("  (a crashed node's third stays unused until it is back or `grace` has passed,")
+	v.say("  because nobody can know that it is not still admitting)")
+}
+
+// judgeExcess finds the worst interval of every key and compares it with the
+// promise, before the fault and over the whole run.
+func (v *verdict) judgeExcess(s *show, records []record, f fault) {
+	always, perFault, ok := promise(s.Limit)
+	if !ok {
+		v.say("  excess: not judged, because fallback allow promises nothing while the owner is silent")
+		return
+	}
+	before, whole := envelope.Excess{Tokens: math.Inf(-1)}, envelope.Excess{Tokens: math.Inf(-1)}
+	for key := range users {
+		var calm, all []envelope.Admission
+		for _, r := range records {
+			if r.key != key || r.outcome != admitted {
+				continue
+			}
+			a := envelope.Admission{Sent: r.sent, Done: r.done}
+			all = append(all, a)
+			if f.killed == 0 || r.done < f.killed {
+				calm = append(calm, a)
+			}
+		}
+		rate, b := perSecond(s.Limit.Rate), float64(burst(s.Limit))
+		if e := envelope.WorstExcess(calm, rate, b); e.Tokens > before.Tokens {
+			before = e
+		}
+		if e := envelope.WorstExcess(all, rate, b); e.Tokens > whole.Tokens {
+			whole = e
+		}
+	}
+	v.compare("worst excess in any interval before the kill", before, always)
+	if f.killed == 0 {
+		return
+	}
+	faults := 1.0 // the kill, and the return is the second
+	if f.restarted > 0 {
+		faults = 2
+	}
+	v.compare("worst excess with the kill and the return", whole, always+faults*perFault)
+}
+
+func (v *verdict) compare(what string, excess envelope.Excess, allowed float64) {
+	// Excess is in whole tokens; a fraction of one comes from where the
+	// interval was cut.
+	measured := math.Floor(max(excess.Tokens, 0))
+	word := "kept"
+	if measured > math.Floor(allowed) {
+		word, v.kept = fmt.Sprintf("BROKEN from %.3f s to %.3f s", excess.From.Seconds(), excess.To.Seconds()), false
+	}
+	v.say("  %s: %.0f, promised at most %.0f: %s", what, measured, math.Floor(allowed), word)
+}
+
+// describeFault says how the fault felt to those who sent requests.
+func (v *verdict) describeFault(s *show, records []record, f fault, end time.Duration) {
+	calmEnd := end
+	if f.killed > 0 {
+		calmEnd = f.killed
+	}
+	calm := summarize(records, func(r record) bool { return r.done < calmEnd })
+	v.say("  decision time in calm: p50 %s, p99 %s", short(calm.p50), short(calm.p99))
+	if f.killed == 0 {
+		return
+	}
+	until, lost := end, 0
+	if f.back > 0 {
+		until = f.back
+	}
+	for _, r := range records {
+		if r.outcome == failed {
+			lost++
+		}
+	}
+	down := summarize(records, func(r record) bool { return r.sent >= f.killed-time.Second/10 && r.sent < until })
+	v.say("  while %s was gone: p50 %s, p99 %s, slowest decision %s", s.name(s.victim), short(down.p50), short(down.p99), short(down.slowest))
+	v.say("  requests without a decision: %d, at %s when it died", lost, s.name(s.victim))
+	v.say("  decided by fallback, without the owner: %d before the kill, %d while %s was gone, %d after",
+		fallbacks(records, 0, f.killed), fallbacks(records, f.killed, until), s.name(s.victim), fallbacks(records, until, end+time.Hour))
+	if n := s.load.lost.Load(); n > 0 {
+		v.say("  %d more requests were meant to be sent, but this machine was too busy", n)
+	}
+}
+
+func fallbacks(records []record, from, to time.Duration) int {
+	n := 0
+	for _, r := range records {
+		if r.elsewhere && r.done >= from && r.done < to {
+			n++
+		}
+	}
+	return n
+}

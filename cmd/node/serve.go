@@ -1,0 +1,238 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/cmd/node/internal/config"
+	"github.com/jatah-io/jatah/httpapi"
+	"github.com/jatah-io/jatah/httpapi/metrics"
+)
+
+// How the 10 seconds that a stop may take are spent; the sum leaves one over.
+const (
+	// noticeTime is how long the node still decides after /readyz has turned to
+	// 503 and connections are no longer kept: a balancer that looks meanwhile
+	// sends nothing more here, so that nobody is refused a connection.
+	noticeTime = 500 * time.Millisecond
+	// drainTime is for requests that are running.
+	drainTime = 3 * time.Second
+	// leaveTime is for handing off what the node owns, and for leaving.
+	leaveTime = 5500 * time.Millisecond
+)
+
+// settings collects the flags of serve that are fields of the configuration.
+type settings struct{ given []config.Setting }
+
+// add records one use of a flag. Uses of a list are joined into one value;
+// limits stay apart, so that one of them given twice is noticed.
+func (s *settings) add(f config.Flag, value string) error {
+	if f.List && f.Name != "limit" {
+		for i := range s.given {
+			if s.given[i].Field == f.Path {
+				s.given[i].Value += "," + value
+				return nil
+			}
+		}
+	}
+	s.given = append(s.given, config.Setting{Flag: "--" + f.Name, Field: f.Path, Value: value})
+	return nil
+}
+
+func (s *settings) register(flags *flagSet) {
+	for _, f := range config.Flags() {
+		usage := f.Want
+		if f.List {
+			usage += "; may be repeated"
+		}
+		if f.Bool {
+			flags.BoolFunc(f.Name, "do without a secret on a port that is open to the network", func(v string) error { return s.add(f, v) })
+			continue
+		}
+		flags.Func(f.Name, usage, func(v string) error { return s.add(f, v) })
+	}
+}
+
+func serve(ctx context.Context, c console, args []string) error {
+	flags := newFlags("serve", "Runs one node. Flags beat the environment (JATAH_HTTP, JATAH_CLUSTER_BIND, ...), which\n"+
+		"beats the file. A node that is told nothing about a cluster is alone.")
+	var given settings
+	given.register(flags)
+	path := flags.String("config", "", "configuration `file`")
+	level := slog.LevelInfo
+	flags.TextVar(&level, "log-level", level, "least `level` that is logged: debug, info, warn or error")
+	format := flags.String("log-format", "text", "text or json")
+	if err := flags.parse(c, args, 0); err != nil {
+		return err
+	}
+	log, err := newLogger(c.err, *format, level)
+	if err != nil {
+		return usageError{"serve", err}
+	}
+	cfg, err := config.Load(*path, c.environ, given.given)
+	if err != nil {
+		return err
+	}
+	return runNode(ctx, cfg, log)
+}
+
+func newLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, error) {
+	options := &slog.HandlerOptions{Level: level}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q is neither text nor json", format)
+}
+
+// runNode serves until ctx ends or serving fails.
+func runNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	ln, err := net.Listen("tcp", cfg.HTTP)
+	if err != nil {
+		return bindError(err, cfg.HTTP, "--http, JATAH_HTTP or http in the file")
+	}
+	g := &gate{}
+	srv := httpapi.NewServer(g, log)
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(ln) }()
+	defer srv.Close()
+	log.Info("answering HTTP", "http", ln.Addr().String())
+
+	cfg.Node.HTTP, cfg.Node.Version, cfg.Node.Logger = ln.Addr().String(), readVersion().short(), log
+	node, err := startNode(ctx, cfg)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		log.Info("stopped before the node had joined")
+		return nil
+	case err != nil:
+		return err
+	}
+	g.open(httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version), Logger: log}))
+	log.Info("joined", "node", node.Name(), "cluster", cmp.Or(node.Addr(), "none"), "limits", len(cfg.Limits))
+	if err := node.Wait(ctx); err != nil && ctx.Err() == nil {
+		return errors.Join(err, node.Close())
+	} else if err == nil {
+		log.Info("ready", "node", node.Name(), "http", ln.Addr().String())
+	}
+
+	select {
+	case err := <-failed:
+		return errors.Join(fmt.Errorf("serving HTTP on %s: %w", ln.Addr(), err), node.Close())
+	case <-ctx.Done():
+		return stop(node, g, srv, log)
+	}
+}
+
+// startNode joins the cluster and defines the limits. It does not wait until
+// the node has settled: as an owner it needs the limits as soon as others ask.
+func startNode(ctx context.Context, cfg config.Config) (*jatah.Node, error) {
+	node, err := jatah.Open(ctx, cfg.Node)
+	if err != nil {
+		return nil, bindError(err, cfg.Node.Bind, "--bind, JATAH_CLUSTER_BIND or bind under cluster in the file")
+	}
+	for _, limit := range cfg.Limits {
+		if _, err := node.Limit(limit); err != nil {
+			return nil, errors.Join(err, node.Close())
+		}
+	}
+	return node, nil
+}
+
+// bindError says of an address that cannot be had which setting to change.
+func bindError(err error, address, setting string) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("cannot listen on %s: another process does; stop it or choose another address with %s", address, setting)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("cannot listen on %s: this machine has no such address; choose another with %s", address, setting)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("cannot listen on %s: not permitted; choose a port from 1024 up with %s", address, setting)
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "listen" {
+		return fmt.Errorf("cannot listen on %s: %w; choose another address with %s", address, op.Err, setting)
+	}
+	return err
+}
+
+// stop tells the balancers, lets running requests finish, and leaves.
+func stop(node *jatah.Node, g *gate, srv *http.Server, log *slog.Logger) error {
+	log.Info("stopping: /readyz says 503")
+	g.leave()
+	srv.SetKeepAlivesEnabled(false)
+	time.Sleep(noticeTime)
+
+	drain, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	if err := srv.Shutdown(drain); err != nil {
+		log.Warn("requests were cut off", "after", drainTime, "error", err)
+		srv.Close()
+	}
+	leave, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	if err := node.Shutdown(leave); err != nil {
+		// The members will notice that it is gone, and nothing is admitted
+		// twice for it; the service manager asked for an orderly end and got one.
+		log.Warn("left without handing everything off", "error", err)
+	}
+	log.Info("stopped")
+	return nil
+}
+
+func check(_ context.Context, c console, args []string) error {
+	flags := newFlags("check", "Reads a configuration file and the environment as serve would, and says what is wrong\nor what it amounts to.")
+	if err := flags.parse(c, args, 1); err != nil {
+		return err
+	}
+	path := flags.Arg(0)
+	cfg, err := config.Load(path, c.environ, nil)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "%s: ok\n", path)
+	fmt.Fprintf(c.out, "node %s, HTTP on %s, %s\n", cfg.Node.Node, cfg.HTTP, describeCluster(cfg))
+	if len(cfg.Limits) == 0 {
+		fmt.Fprintln(c.out, "no limits: every take will be answered with 404 until one is defined")
+	}
+	for _, l := range cfg.Limits {
+		burst := l.Burst
+		if burst == 0 {
+			burst = l.Rate.Count
+		}
+		fmt.Fprintf(c.out, "limit %s: %s, burst %d, %s, fallback %s", l.Name, l.Rate, burst, l.Mode, l.Fallback)
+		if l.Overshoot > 0 {
+			fmt.Fprintf(c.out, ", overshoot %g", l.Overshoot)
+		}
+		if l.DryRun {
+			fmt.Fprint(c.out, ", dry run")
+		}
+		fmt.Fprintln(c.out)
+	}
+	return nil
+}
+
+func describeCluster(cfg config.Config) string {
+	if cfg.Node.Bind == "" {
+		return "alone, without a cluster"
+	}
+	text := "cluster on " + cfg.Node.Bind
+	if len(cfg.Node.Join) > 0 {
+		text += ", joins " + strings.Join(cfg.Node.Join, " ")
+	}
+	if len(cfg.Node.Secret) > 0 {
+		return text + ", encrypted"
+	}
+	return text + ", not encrypted"
+}
