@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // TestTakeAllocatesNothing is the allocation budget of a decision: an allocation would cost more
@@ -30,7 +31,14 @@ func TestTakeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// keys draws the keys of a benchmark beforehand.
+// An entry is one cache line, and the allocator aligns objects of 64 bytes to 64.
+func TestEntryIsOneCacheLine(t *testing.T) {
+	if n := unsafe.Sizeof(entry{}); unsafe.Sizeof(uintptr(0)) == 8 && (n <= 48 || n > 64) {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+// drawKeys draws the keys of a benchmark beforehand.
 func drawKeys(n int, zipf bool) []string {
 	all := make([]string, n)
 	for i := range all {

@@ -48,7 +48,8 @@
 //     for a debt of a whole burst, and for most limits for decades of refill.
 //   - A table at its bound refuses new keys (Result.Overflow) while no key is full.
 //     The first request of a new key, sweeping and live changes take short locks;
-//     a request of a known key takes none.
+//     a request of a known key takes none. A new key for which room is being made
+//     may be refused once more by a concurrent request.
 //
 // The algorithm is the generic cell rate algorithm of ATM (ITU-T I.371, annex A,
 // virtual scheduling), which needs one number per key: the theoretical arrival time.

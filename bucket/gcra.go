@@ -9,7 +9,7 @@ import (
 // no method but Convert allocates, and none blocks. Do not copy it. Make it with New: the zero
 // value is unusable.
 //
-// All state is one word, the theoretical arrival time (TAT): the time, in units of the Params, at
+// What decides is one word, the theoretical arrival time (TAT): the time, in units of the Params, at
 // which the bucket will be full. What is missing now is TAT - clock(now), or nothing if that is
 // negative. A take of n is allowed if what is missing afterwards is at most a burst, and moves TAT
 // by n tokens.
