@@ -250,3 +250,39 @@ func TestLeaveIsToldByOthers(t *testing.T) {
 		_ = n1
 	})
 }
+
+func TestForgettingReachesWhoWasCutOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n1, n2, n3 := w.three()
+		w.crash(n2)
+		w.within(15*time.Second, "n2 is lost", func() bool { return alive("n1 n3", n1, n3) })
+		w.net.Partition([]string{at(1)}, []string{at(3)})
+		w.within(30*time.Second, "the split is seen", func() bool { return alive("n1", n1) && alive("n3", n3) })
+		if err := n3.Forget("n2"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * forgetTimeout)
+		w.net.Heal()
+		w.within(time.Minute, "whole again", func() bool { return alive("n1 n3", n1, n3) })
+		time.Sleep(time.Minute)
+		if a, b := lostNames(n1.View()), lostNames(n3.View()); a != "" || b != "" {
+			t.Errorf("lost: %q and %q", a, b)
+		}
+	})
+}
+
+// Somebody may forget a failed member before this node has noticed that it failed.
+func TestForgottenBeforeItIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n1, n2, n3 := w.three()
+		w.crash(n2)
+		if _, err := n3.tell(t.Context(), n3.snap.Load().byName["n1"],
+			control{Op: opForget, Name: "n2", Proc: process(n2.Incarnation())}); err != nil {
+			t.Fatal(err)
+		}
+		w.within(15*time.Second, "n2 is gone", func() bool { return alive("n1 n3", n1, n3) })
+		if got := lostNames(n1.View()); got != "" {
+			t.Errorf("n1 has lost %q", got)
+		}
+	})
+}

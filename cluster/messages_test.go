@@ -160,3 +160,41 @@ func TestCallRunsOnceAcrossASplit(t *testing.T) {
 		}
 	})
 }
+
+// The network repeats a request while its handler runs, and when memberlist had the sender off its
+// list meanwhile.
+func TestRequestRunsOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n1, n2, _ := w.three()
+		h := header{from: "n1", sender: n1.Incarnation(), receiver: n2.Incarnation()}
+		again := func(body string) {
+			n2.receive(appendPacket(nil, &h, 1, appendFrame(nil, kindCall, 1000, []byte(body))))
+		}
+		again("slow x")
+		again("slow x")
+		time.Sleep(time.Second)
+		again("slow x")
+
+		n2.mu.Lock()
+		if n2.executed["slow x"] != 1 {
+			t.Errorf("executed %d times", n2.executed["slow x"])
+		}
+		n2.mu.Unlock()
+
+		n2.Cluster.mu.Lock()
+		sender := n2.peers[n1.wire].node
+		n2.Cluster.mu.Unlock()
+		sender.Meta = (&delegate{n1.Cluster}).NodeMeta(512)
+		(&delegate{n2.Cluster}).NotifyLeave(&sender)
+		time.Sleep(time.Millisecond)
+		(&delegate{n2.Cluster}).NotifyJoin(&sender)
+		time.Sleep(time.Millisecond)
+		again("slow x")
+		time.Sleep(time.Second)
+		n2.mu.Lock()
+		defer n2.mu.Unlock()
+		if n2.executed["slow x"] != 1 {
+			t.Errorf("executed %d times after the sender was off the list", n2.executed["slow x"])
+		}
+	})
+}

@@ -40,18 +40,24 @@ func (c *Cluster) tell(ctx context.Context, p *peer, m control) ([]byte, error) 
 	return c.ask(ctx, p, kindControl, b)
 }
 
-// tellAll sends a control message to all processes and waits until all have answered. The error
-// joins those of the members that did not.
+// tellAll sends a control message to all processes that have not left and waits until all have
+// answered. The error joins those of the members that did not; what became of others is no
+// matter.
 func (c *Cluster) tellAll(ctx context.Context, m control) error {
-	var mu sync.Mutex
-	var errs []error
+	c.mu.Lock()
+	var all []*peer
+	for _, p := range c.peers {
+		if !p.left {
+			all = append(all, p)
+		}
+	}
+	c.mu.Unlock()
+	errs := make([]error, len(all))
 	var wg sync.WaitGroup
-	for _, p := range c.snap.Load().byProc {
+	for i, p := range all {
 		wg.Go(func() {
-			if _, err := c.tell(ctx, p, m); err != nil {
-				mu.Lock()
-				errs = append(errs, err)
-				mu.Unlock()
+			if _, err := c.tell(ctx, p, m); err != nil && c.snap.Load().byName[p.name] == p {
+				errs[i] = err
 			}
 		})
 	}

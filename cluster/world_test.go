@@ -80,6 +80,9 @@ func (w *world) try(i int, cfg Config) (*node, error) {
 			n.mu.Lock()
 			n.executed[string(req)]++
 			n.mu.Unlock()
+			if strings.HasPrefix(string(req), "slow ") {
+				time.Sleep(300 * time.Millisecond)
+			}
 			if err, ok := strings.CutPrefix(string(req), "fail "); ok {
 				return nil, fmt.Errorf("refused: %s", err)
 			}
