@@ -304,7 +304,7 @@ type tell struct {
 func (e *Engine) tellRefused(now int64) {
 	keep := e.telling[:0]
 	for _, t := range e.telling {
-		if t.ticks--; t.ticks < 0 || !t.p.owned {
+		if t.ticks--; t.ticks < 0 || !t.p.has(t.x) {
 			t.x.telling = false
 			continue
 		}

@@ -31,6 +31,7 @@ type ledger struct {
 
 	recallUntil int64 // idle credit has been recalled; wait for it this long
 	heirDue     bool  // changed since it was sent to the heir
+	heirMissing bool  // the heir has never confirmed it
 	telling     bool  // on the list of ledgers that have news for nodes they refused
 }
 
@@ -101,8 +102,7 @@ func (p *partition) advance(l *ledger, end int64) {
 		}
 		l.step(&p.eras[i], p.eras[i+1].from, out, true)
 		if w := p.eras[i+1].brought; w > 0 && l.limit.spec.Fallback != FallbackWait {
-			l.pool += l.start * w
-			l.cap += float64(l.limit.spec.Burst) * w
+			l.pool += l.start * w // the cap follows with the fraction
 		}
 	}
 }

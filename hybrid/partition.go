@@ -17,9 +17,11 @@ type partition struct {
 	// when it is first counted. bringing is off once a hand-off has told the balances.
 	full     float64 // 1: a key without a record was full; 0: nothing is known of it
 	bringing bool
-	told     bool  // its balances are known, or known to be unknown: nothing more is waited for
-	fresh    bool  // taken over while the process was starting: others may yet tell
-	takenAt  int64 // own clock
+	bringEnd int64   // own clock: a share that is counted for the first time later brings nothing, it may have been used
+	brought  float64 // weights that were brought, at most 1 in all
+	told     bool    // its balances are known, or known to be unknown: nothing more is waited for
+	fresh    bool    // taken over while the process was starting: others may yet tell
+	takenAt  int64   // own clock
 	pending  []pendingHandOff
 	shares   []*share
 	handed   map[uint64]uint64 // former owner's incarnation -> epoch in which it let the partition go
@@ -32,7 +34,7 @@ type partition struct {
 	heir    *peer // to whom standby records go
 	heirInc uint64
 	heirDue []*ledger // changed since they were sent
-	unsent  int       // records sent and not confirmed
+	missing int       // ledgers that the heir has never confirmed
 }
 
 type ledgerKey struct {
@@ -150,9 +152,11 @@ func (e *Engine) newEra(p *partition, at int64) {
 	for _, s := range p.shares {
 		if p.usable(s, at) {
 			now.shares = append(now.shares, eraShare{s.lender, s.k, s.counted == e.counted.print})
-			if p.bringing && !s.brought {
+			if p.bringing && !s.brought && at <= p.bringEnd {
 				s.brought = true
-				now.brought += 1 / float64(s.k)
+				w := min(1/float64(s.k), 1-p.brought)
+				now.brought += w
+				p.brought += w
 			}
 		}
 	}
@@ -171,7 +175,7 @@ func (e *Engine) newEra(p *partition, at int64) {
 
 // brings says whether a share is usable that has not brought its tokens along yet.
 func (p *partition) brings(at int64) bool {
-	if !p.bringing {
+	if !p.bringing || at > p.bringEnd {
 		return false
 	}
 	for _, s := range p.shares {

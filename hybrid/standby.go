@@ -58,13 +58,9 @@ func (e *Engine) tickStandby(now int64) {
 		delete(e.standby, p.id)
 		heir := e.heirOf(p)
 		if heir != p.heir || heir != nil && heir.inc != p.heirInc {
-			p.heir, p.heirInc = heir, 0
-			p.unsent = 0
-			if heir != nil {
-				p.heirInc = heir.inc
-				for _, x := range p.ledgers {
-					e.changed(p, x)
-				}
+			p.newHeir(heir)
+			for _, x := range p.ledgers {
+				e.changed(p, x)
 			}
 		}
 		if e.ticks%10 == 0 && heir != nil {
@@ -118,9 +114,6 @@ func (e *Engine) sendStandby(p *partition, heir *peer, now int64) {
 func (e *Engine) flushStandby(to *peer, now int64) {
 	if len(to.copies) > 0 {
 		e.standbySeq++
-		for _, it := range to.items {
-			it.p.unsent++
-		}
 		e.unconfirmed = append(e.unconfirmed, &sentStandby{e.standbySeq, to, now, to.items})
 		e.send(to, &message{seq: e.standbySeq, standby: to.copies}, now, false)
 	}
@@ -138,20 +131,42 @@ func (e *Engine) standbyLost(now int64) {
 	})
 }
 
-func (e *Engine) endStandby(s *sentStandby, again bool) {
+func (e *Engine) endStandby(s *sentStandby, lost bool) {
 	for _, it := range s.what {
-		it.p.unsent = max(0, it.p.unsent-1)
-		if again && it.p.owned && it.p.heir == s.to {
+		switch {
+		case !it.p.has(it.x) || it.p.heir != s.to:
+		case lost:
 			e.changed(it.p, it.x)
+		case it.x.heirMissing:
+			it.x.heirMissing = false
+			it.p.missing--
 		}
 	}
 }
 
-// wholeFor is the partitions of which a member, as heir, has been told everything.
+// newHeir begins anew with another heir, or with another life of the same: it has none of the records.
+func (p *partition) newHeir(heir *peer) {
+	p.heir, p.heirInc, p.missing = heir, 0, 0
+	if heir != nil {
+		p.heirInc = heir.inc
+	}
+	for _, x := range p.ledgers {
+		x.heirMissing = true
+		p.missing++
+	}
+}
+
+// has says that a ledger belongs to the partition as it is now: partitions go and come back.
+func (p *partition) has(x *ledger) bool {
+	return p.owned && (p.ledgers[ledgerKey{x.limit, x.key}] == x || p.bases[x.limit] == x)
+}
+
+// wholeFor is the partitions of which a member, as heir, has confirmed every record at least once. What
+// changed since its last confirmation is what a crash may let through again.
 func (e *Engine) wholeFor(to *peer) bits {
 	var b bits
 	for i, p := range e.parts {
-		if p.owned && p.heir == to && p.heirInc == to.inc && p.unsent == 0 && len(p.heirDue) == 0 {
+		if p.owned && p.heir == to && p.heirInc == to.inc && p.missing == 0 {
 			if b == nil {
 				b = newBits(len(e.parts))
 			}
@@ -249,6 +264,7 @@ func (e *Engine) adopt(p *partition, s *standby, now int64) {
 // startFrom makes the records the start of a partition's keys. A debt counts at once, a balance as shares arrive.
 func (e *Engine) startFrom(p *partition, copies []copyOf, whole bool, now int64) {
 	p.told, p.fresh, p.bringing = true, false, true
+	p.bringEnd = now + 2*e.ttl
 	if whole {
 		p.full = 1
 	}

@@ -253,6 +253,9 @@ func (e *Engine) sweepLedgers(now int64, budget int) {
 			p.refill(x, now)
 			if p.isFull(x, now) && !x.heirDue && !x.telling {
 				delete(p.ledgers, k)
+				if x.heirMissing {
+					p.missing--
+				}
 				e.nledgers--
 				e.stats.swept.Add(1)
 			}
