@@ -48,8 +48,21 @@ type show struct {
 	fault  fault
 }
 
-// fault is when things happened to the victim, zero if they did not.
-type fault struct{ killed, restarted, back time.Duration }
+// fault is when things happened to the victim, zero if they did not, and how
+// often a node was paused because the machine was busy with something else.
+type fault struct {
+	killed, restarted, back time.Duration
+	pausesBefore, pauses    int
+}
+
+// countPauses adds up the pauses of all nodes.
+func (s *show) countPauses() int {
+	n := 0
+	for _, p := range s.processes {
+		n += p.pauses()
+	}
+	return n
+}
 
 // users of the load: the first sends more than the limit lets through, the
 // others stay below it.
@@ -88,6 +101,7 @@ func Run(ctx context.Context, o Options) (kept bool, err error) {
 	if err := s.perform(ctx); err != nil {
 		return false, err
 	}
+	s.fault.pauses += s.countPauses()
 	v := judge(s)
 	for _, line := range v.lines {
 		s.screen.note(line)
@@ -201,10 +215,12 @@ func (s *show) stage(ctx context.Context) error {
 		return nil
 	}
 	p := s.processes[s.victim]
+	before, ofVictim := s.countPauses(), p.pauses()
 	killed := s.journal.now()
 	p.kill()
 	s.mu.Lock()
-	s.fault.killed = killed
+	// What the victim counted dies with it, so it is kept apart.
+	s.fault.killed, s.fault.pausesBefore, s.fault.pauses = killed, before, ofVictim
 	s.mu.Unlock()
 	s.setState(s.victim, "killed")
 	s.load.down[s.victim].Store(true)

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -76,6 +78,24 @@ func (p *process) ready(ctx context.Context) error {
 			return fmt.Errorf("node %s did not become ready: %w; it said:\n%s", p.name, context.Cause(ctx), log)
 		}
 	}
+}
+
+// pauses is how often the running process found that it had not run for so
+// long that it was sure of nothing, as its metrics tell; 0 if it does not answer.
+func (p *process) pauses() int {
+	client := &http.Client{Timeout: 2 * time.Second}
+	resp, err := client.Get("http://" + p.http + "/metrics")
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), "jatah_pauses_total "); ok {
+			n, _ := strconv.ParseFloat(value, 64)
+			return int(n)
+		}
+	}
+	return 0
 }
 
 // kill ends the process at once, as kill -9 does, and waits until it is gone.

@@ -135,12 +135,12 @@ func drawPicture(p picture) []string {
 		"",
 		fmt.Sprintf("%stime%s %s %.0f of %.0f s%s", faint, normal+faint, bar(p.elapsed.Seconds()/p.total.Seconds(), 40), p.elapsed.Seconds(), p.total.Seconds(), normal),
 	)
-	extra := ""
+	fallback, lost := "", "" // always there, so that the picture keeps its height
 	if p.fallbacks > 0 {
-		extra = fmt.Sprintf("%s%d decisions of the last second without the owner (fallback)%s", yellow, p.fallbacks, normal)
+		fallback = fmt.Sprintf("%s%d decisions of the last second without the owner (fallback)%s", yellow, p.fallbacks, normal)
 	}
 	if p.lost > 0 {
-		extra += fmt.Sprintf("  %d requests not sent: this machine is too busy", p.lost)
+		lost = fmt.Sprintf("%d requests not sent: this machine is too busy", p.lost)
 	}
-	return append(lines, extra)
+	return append(lines, fallback, lost)
 }

@@ -71,8 +71,7 @@ func (v *verdict) judgeHotKey(s *show, records []record, f fault, end time.Durat
 	v.say("  the limit allows b + r·t = %.0f + %.4g·%.1f = %.0f", b, r, last.Seconds(), math.Floor(b+r*last.Seconds()))
 
 	used := func(from, to time.Duration, extra float64) string {
-		allowed := extra + r*(to-from).Seconds()
-		return fmt.Sprintf("%.1f %%", 100*float64(summarize(records, hotIn(from, to)).admitted)/allowed)
+		return fmt.Sprintf("%.1f %%", 100*s.usedOf(records, from, to, extra))
 	}
 	if f.killed == 0 {
 		v.say("  used of the limit: %s", used(0, end, b))
@@ -84,8 +83,18 @@ func (v *verdict) judgeHotKey(s *show, records []record, f fault, end time.Durat
 	}
 	v.say("  used of the limit: %s before the kill, %s while %s was gone, %s after",
 		used(0, f.killed, b), used(f.killed, f.back, 0), s.name(s.victim), used(f.back, end, 0))
+	if after := s.usedOf(records, f.back, end, 0); after > 1 {
+		v.say("  (more than 100 %% after: tokens that were saved up, never beyond b + r·t)")
+	}
 	v.say("  (a crashed node's third stays unused until it is back or `grace` has passed,")
 	v.say("  because nobody can know that it is not still admitting)")
+}
+
+// usedOf is what the hot key was admitted in a part of the run over r*t and
+// what is allowed besides.
+func (s *show) usedOf(records []record, from, to time.Duration, extra float64) float64 {
+	allowed := extra + perSecond(s.Limit.Rate)*(to-from).Seconds()
+	return float64(summarize(records, hotIn(from, to)).admitted) / allowed
 }
 
 // judgeExcess finds the worst interval of every key and compares it with the
@@ -117,15 +126,19 @@ func (v *verdict) judgeExcess(s *show, records []record, f fault) {
 			whole = e
 		}
 	}
-	v.compare("worst excess in any interval before the kill", before, always)
+	if f.pauses > 0 {
+		v.say("  this machine was so busy that nodes did not run for a while: %d pauses,", f.pauses)
+		v.say("  %d of them before the kill, each a fault of its own", f.pausesBefore)
+	}
+	v.compare("worst excess in any interval before the kill", before, always+float64(f.pausesBefore)*perFault)
 	if f.killed == 0 {
 		return
 	}
-	faults := 1.0 // the kill, and the return is the second
+	faults := 1 + f.pauses // the kill and the pauses
 	if f.restarted > 0 {
-		faults = 2
+		faults++
 	}
-	v.compare("worst excess with the kill and the return", whole, always+faults*perFault)
+	v.compare("worst excess with the kill and the return", whole, always+float64(faults)*perFault)
 }
 
 func (v *verdict) compare(what string, excess envelope.Excess, allowed float64) {
