@@ -222,6 +222,7 @@ func (c *Cluster) rejoinLoop() {
 			return
 		}
 		c.rejoinRound()
+		c.compare()
 		c.sweep()
 	}
 }

@@ -40,6 +40,7 @@ func (c *Cluster) claim(ctx context.Context) error {
 			done = true
 		})
 		if done {
+			c.introduce()
 			return nil
 		}
 	}

@@ -237,6 +237,17 @@ func (d *delegate) NotifyLeave(n *memberlist.Node) {
 	c.poke()
 }
 
+// update takes metadata that may be older than what is known: what changes in it only grows.
+// Called with Cluster.mu held.
+func (p *peer) update(m meta) {
+	m.State, m.Claim = max(m.State, p.meta.State), max(m.Claim, p.meta.Claim)
+	m.Incarnation = max(m.Incarnation, p.meta.Incarnation)
+	p.meta = m
+	p.left = p.left || m.State == leaving
+	for inc := p.inc.Load(); m.Incarnation > inc && !p.inc.CompareAndSwap(inc, m.Incarnation); inc = p.inc.Load() {
+	}
+}
+
 // keepGone keeps a process that memberlist took off its list: it may be back when a split heals, and
 // a request that it repeats then must not run a second time. Called with mu held.
 func (c *Cluster) keepGone(p *peer) {
@@ -269,14 +280,11 @@ func (c *Cluster) alive(n *memberlist.Node) {
 		}
 		delete(c.gone, n.Name)
 		c.peers[n.Name] = p
+		if c.forgotten[name] == p.proc {
+			delete(c.forgotten, name) // it lives after all
+		}
 	}
-	p.meta = m
-	p.left = p.left || m.State == leaving
-	for inc := p.inc.Load(); m.Incarnation > inc && !p.inc.CompareAndSwap(inc, m.Incarnation); inc = p.inc.Load() {
-	}
-	if c.forgotten[name] == p.proc {
-		delete(c.forgotten, name) // it lives after all
-	}
+	p.update(m)
 	c.poke()
 }
 

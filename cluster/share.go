@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"time"
@@ -20,6 +22,8 @@ type op uint8
 const (
 	opLeave  op = iota + 1 // the sender leaves in good order
 	opForget               // forget the lost member Name, process Proc
+	opMeta                 // the sender's metadata is Meta now
+	opDigest               // the answer is the digest of all living processes the receiver knows
 	opPing                 // ping the process with wire name Name at Addr; the answer is one byte, 1 for alive
 )
 
@@ -29,6 +33,7 @@ type control struct {
 	Name string
 	Addr string
 	Proc uint64
+	Meta []byte
 }
 
 // tell sends a control message to one process and waits for the answer.
@@ -65,6 +70,77 @@ func (c *Cluster) tellAll(ctx context.Context, m control) error {
 	return errors.Join(errs...)
 }
 
+// introduceTimeout is how long one process is told of our metadata before it is contacted like a seed.
+const introduceTimeout = 2 * time.Second
+
+// introduce tells all processes that this one is a member now. Gossip does so too, but it passes by a
+// node now and then, which then has to wait for an exchange of states, a quarter of a minute or
+// more. Who does not know us at all gets such an exchange from us.
+func (c *Cluster) introduce() {
+	c.mu.Lock()
+	m := control{Op: opMeta, Meta: c.metaBytes}
+	for _, p := range c.peers {
+		if p.left {
+			continue
+		}
+		c.spawn(func() {
+			ctx, cancel := context.WithTimeout(c.ctx, introduceTimeout)
+			defer cancel()
+			if _, err := c.tell(ctx, p, m); err != nil && c.ctx.Err() == nil {
+				_ = c.contact(p.addr)
+			}
+		})
+	}
+	c.mu.Unlock()
+}
+
+// compare asks a process at random what it knows of who is alive, and exchanges states with it if that
+// is not what we know. Gossip is said a few times to a few nodes each, and now and then all of them
+// miss somebody; this finds it within seconds, for two small packets each few seconds.
+func (c *Cluster) compare() {
+	c.mu.Lock()
+	var all []*peer
+	for _, p := range c.peers {
+		if !p.left {
+			all = append(all, p)
+		}
+	}
+	c.mu.Unlock()
+	if len(all) == 0 {
+		return
+	}
+	p := all[rand.IntN(len(all))]
+	ctx, cancel := context.WithTimeout(c.ctx, introduceTimeout)
+	defer cancel()
+	theirs, err := c.tell(ctx, p, control{Op: opDigest})
+	same := err == nil && len(theirs) == 8 && binary.BigEndian.Uint64(theirs) == c.digest()
+	if !same && c.ctx.Err() == nil { // no answer: it may not know us
+		_ = c.contact(p.addr)
+	}
+}
+
+// digest of the living processes and what they have said that matters for views, in no order.
+func (c *Cluster) digest() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sum := digestOne(&c.meta)
+	for _, p := range c.peers {
+		if !p.left {
+			sum += digestOne(&p.meta)
+		}
+	}
+	return sum
+}
+
+// digestOne mixes with the finalizer of splitmix64 (Steele, Lea, Flood, 2014), so that sums of
+// different sets differ.
+func digestOne(m *meta) uint64 {
+	x := process(m.Incarnation)<<2 ^ uint64(m.State) ^ m.Claim<<48
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
 // control acts on a control message.
 func (c *Cluster) control(from *peer, b []byte) ([]byte, error) {
 	var m control
@@ -84,6 +160,18 @@ func (c *Cluster) control(from *peer, b []byte) ([]byte, error) {
 		c.mu.Unlock()
 		c.poke()
 		return nil, nil
+	case opMeta:
+		name, told, err := decodeMeta(from.wire, m.Meta)
+		if err != nil || name != from.name {
+			return nil, fmt.Errorf("%w: control: metadata", errPacket)
+		}
+		c.mu.Lock()
+		from.update(told)
+		c.mu.Unlock()
+		c.poke()
+		return nil, nil
+	case opDigest:
+		return binary.BigEndian.AppendUint64(nil, c.digest()), nil
 	case opPing:
 		if _, err := netip.ParseAddrPort(m.Addr); err != nil {
 			return nil, fmt.Errorf("%w: control: address %q", errPacket, m.Addr)
