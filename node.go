@@ -215,8 +215,7 @@ func (n *Node) Forget(ctx context.Context, name string) error {
 	if !slices.ContainsFunc(v.Lost, func(l cluster.Lost) bool { return l.Name == name }) {
 		return fmt.Errorf("%w: %q", ErrUnknownNode, name)
 	}
-	n.c.Forget(name)
-	return nil
+	return n.c.Forget(name)
 }
 
 // leaveTimeout bounds Close: the hand-off and the announcement.

@@ -123,6 +123,7 @@ type Engine struct {
 	nledgers    int
 	telling     []*tell
 	handing     []*handing
+	pendings    bool             // some partition has a hand-off that came too early
 	standby     map[int]*standby // by partition: what this node keeps as heir
 	handSeq     uint64
 	standbySeq  uint64
@@ -130,7 +131,18 @@ type Engine struct {
 
 	out []outgoing
 	w   *writer
+	off rules
 }
+
+// rules are safety rules that a test can switch off, to show that its schedules would notice their absence.
+type rules uint8
+
+const (
+	ruleFormer     rules = 1 << iota // a share is not counted before its former owner has stopped using it
+	ruleSettle                       // a change of K counts only when everybody had time to hear of it
+	ruleWait                         // a lender does not use its share before its loan has run out
+	ruleGeneration                   // credit of another owner, or of another life of the owner, is void
+)
 
 type outgoing struct {
 	to   string

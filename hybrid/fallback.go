@@ -51,6 +51,9 @@ func (e *Engine) fall(a *account, cost, now int64) Decision {
 	top := float64(wholeShare(s.Burst, k, rankOf(e.counted.names, e.cfg.Node, a.hash, true)))
 	if !f.active {
 		*f = fallback{active: true, started: now, at: max(now, e.lentUntil(a.part))}
+		if e.off&ruleWait != 0 {
+			f.at = now
+		}
 		if s.Fallback == FallbackShare {
 			f.ahead = top
 			if a.heard {

@@ -100,15 +100,31 @@ func (e *Engine) ReceiveTransfer(now int64, from string, msg []byte) {
 			// This node will own it in a moment: views do not change everywhere at once.
 			part.pending = append(slices.DeleteFunc(part.pending, func(o pendingHandOff) bool {
 				return o.h.inc == h.inc || o.until < now
-			}), pendingHandOff{h, now + 10*int64(time.Second)})
+			}), pendingHandOff{h, p, now + pendingFor})
+			e.pendings = true
 		}
 	}
 	e.send(p, &message{handed: []uint64{h.id}}, now, false)
 }
 
+// pendingHandOff is one that came before this node took the partition over.
 type pendingHandOff struct {
 	h     *handOff
+	from  *peer
 	until int64
+}
+
+// pendingFor is how long it is kept: as long as views may differ.
+const pendingFor = int64(3 * time.Second)
+
+// dropPending drops hand-offs of partitions that another member turns out to own: their tokens would come on top of
+// those that the shares it holds give it.
+func (e *Engine) dropPending(owner *peer, owns bits) {
+	e.pendings = false
+	for i, p := range e.parts {
+		p.pending = slices.DeleteFunc(p.pending, func(o pendingHandOff) bool { return owns.has(i) && o.from != owner })
+		e.pendings = e.pendings || len(p.pending) > 0
+	}
 }
 
 // applyHandOff adds a former owner's balances: a debt always, what is left only where nothing was granted since.
@@ -182,7 +198,7 @@ func (e *Engine) letGo(lost []int, now int64) {
 		copies, fresh := e.copyLedgers(p, now), p.fresh && !p.told
 		e.nledgers -= len(p.ledgers)
 		pending := p.pending
-		*p = partition{id: i, pending: pending}
+		*p = partition{id: i, pending: pending, off: p.off}
 		if to == nil || to == e.self {
 			continue
 		}

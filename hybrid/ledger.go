@@ -172,7 +172,11 @@ func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, 
 			l.entries = append(l.entries, x)
 		}
 		// The credit of the generation before is burnt at the lender: consumed, as far as is known.
-		*x = entry{lender: from, inc: inc, gen: m.gen, seen: now, demand: x.demand}
+		if old := *x; e.off&ruleGeneration == 0 {
+			*x = entry{lender: from, inc: inc, gen: m.gen, seen: now, demand: old.demand}
+		} else {
+			x.inc, x.gen, x.void = inc, m.gen, false
+		}
 	}
 	if x.void {
 		return nil

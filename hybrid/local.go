@@ -106,15 +106,17 @@ func (l *Limit) adjust(ctx context.Context, key string, refund, charge int64, f 
 	if l.e.alone() || s.Mode == Split {
 		r, err := l.onBucket(key, f)
 		d := l.fromBucket(s, r, err)
-		d.OK = err == nil && !r.Overflow
+		if d.OK = d.Err == nil; d.OK {
+			d.RetryAfter = 0
+		}
 		return d
 	}
 	d, err := l.owner(ctx, key, refund, charge)
-	if d.OK = err == nil; err != nil {
-		d.Err = err
+	if errors.Is(err, ErrUnreachable) {
+		err = nil // it is owed: the owner is told when it answers again
 	}
-	if d.Err != nil && errors.Is(d.Err, ErrUnreachable) {
-		d.Err, d.OK = nil, true // it is owed: the owner is told when it answers again
+	if d.Err, d.OK = err, err == nil; d.OK {
+		d.RetryAfter = 0
 	}
 	return d
 }
@@ -182,9 +184,12 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 			}
 			return l.buckets.PeekWith(key, p, now)
 		})
-		st.Balance, st.Remaining, st.ResetAfter = float64(r.Remaining), r.Remaining, r.ResetAfter
-		if r.Remaining < 1 {
-			st.RetryAfter = r.RetryAfter
+		st.Remaining, st.ResetAfter = r.Remaining, r.ResetAfter
+		if st.Balance = float64(s.Burst); s.Rate.Count > 0 {
+			st.Balance -= float64(r.ResetAfter) * float64(s.Rate.Count) / float64(s.Rate.Per)
+		}
+		if st.Balance < 1 {
+			st.RetryAfter = l.fill(1 - st.Balance)
 		}
 		return st, err
 	}

@@ -35,6 +35,8 @@ type partition struct {
 	heirInc uint64
 	heirDue []*ledger // changed since they were sent
 	missing int       // ledgers that the heir has never confirmed
+
+	off rules
 }
 
 type ledgerKey struct {
@@ -94,6 +96,9 @@ func (p *partition) index(id uint64) int {
 func (p *partition) usable(s *share, now int64) bool {
 	if s.k == 0 || s.until < now {
 		return false
+	}
+	if p.off&ruleFormer != 0 {
+		return true
 	}
 	for _, f := range s.formers {
 		if f.until > now && p.handed[f.inc] < f.epoch {
@@ -241,7 +246,7 @@ func wholeShare(b int64, k, rank int) int64 {
 
 // take makes the engine the partition's owner, with nothing known about its keys.
 func (p *partition) take(epoch uint64, now int64) {
-	*p = partition{id: p.id, owned: true, epoch: epoch, next: math.MaxInt64, takenAt: now, pending: p.pending,
+	*p = partition{id: p.id, owned: true, epoch: epoch, next: math.MaxInt64, takenAt: now, pending: p.pending, off: p.off,
 		handed: map[uint64]uint64{}, ledgers: map[ledgerKey]*ledger{}, bases: map[*Limit]*ledger{},
 		eras: []era{{from: now}}}
 }

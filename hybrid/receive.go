@@ -20,7 +20,9 @@ func (e *Engine) receive(now int64, from string, m *message) {
 	if m.stamp.at > p.stamp.at || p.stamp.inc == 0 {
 		p.stamp = m.stamp
 		if m.owns != nil {
-			p.owns = m.owns
+			if p.owns = m.owns; e.pendings {
+				e.dropPending(p, m.owns)
+			}
 		}
 	}
 	if m.echo.inc == e.inc && m.echo.at > p.echoed {

@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -264,7 +265,9 @@ func (e *Engine) adopt(p *partition, s *standby, now int64) {
 // startFrom makes the records the start of a partition's keys. A debt counts at once, a balance as shares arrive.
 func (e *Engine) startFrom(p *partition, copies []copyOf, whole bool, now int64) {
 	p.told, p.fresh, p.bringing = true, false, true
-	p.bringEnd = now + 2*e.ttl
+	if p.bringEnd = now + 2*e.ttl; copies == nil && whole {
+		p.bringEnd = math.MaxInt64 // a cluster that starts: its members may come one after the other
+	}
 	if whole {
 		p.full = 1
 	}

@@ -224,7 +224,7 @@ func (e *Engine) countMembers(now int64) {
 	}
 	most := e.kHist[0].set
 	for _, h := range e.kHist[1:] {
-		if h.set.k >= most.k {
+		if h.set.k >= most.k || e.off&ruleSettle != 0 {
 			most = h.set
 		}
 	}
@@ -242,7 +242,9 @@ func (e *Engine) settle() int64 {
 }
 
 // settled says whether this node has been up for settle: until then its share may still be another's.
-func (e *Engine) settled(now int64) bool { return now >= e.born+e.settle() }
+func (e *Engine) settled(now int64) bool {
+	return now >= e.born+e.settle() || e.off&ruleSettle != 0
+}
 
 // weight is K, so that the node's share of every limit is 1/K; 0 while it has no share.
 func (e *Engine) weight(now int64) int {
