@@ -400,6 +400,19 @@ func (f *flood) count(source string) int {
 	return f.sources[source]
 }
 
+// admittedInLast is how much was admitted in the time before the last answer.
+func (f *flood) admittedInLast(d time.Duration) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, a := range f.admitted {
+		if a.Done > f.last-d {
+			n++
+		}
+	}
+	return n
+}
+
 // owner is who owns a key, once the node can say.
 func (s *server) owner(t *testing.T, limit, key string) (owner string) {
 	t.Helper()

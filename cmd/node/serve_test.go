@@ -221,6 +221,49 @@ func TestDecisionsGoOnWhenTheOwnerIsKilled(t *testing.T) {
 	}
 }
 
+// The owner of the key is killed and started again under load. The first answers
+// of an owner that is back are refusals, since it holds no shares yet; they must
+// not stand longer than that.
+func TestTheWholeLimitIsUsedAgainWhenAKilledOwnerIsBack(t *testing.T) {
+	needProcesses(t)
+	const rate, key = 60, "user"
+	servers := startCluster(t, 3, "--limit", fmt.Sprintf("api=%d/s,burst=15,mode=strict", rate))
+	owner := servers[0].owner(t, "api", key)
+	var others []*server
+	var victim *server
+	for i, s := range servers {
+		if owner == fmt.Sprintf("n%d", i+1) {
+			victim = s
+		} else {
+			others = append(others, s)
+		}
+	}
+	var f flood
+	var ended atomic.Bool
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		f.run(others, "api", key, time.Now(), ended.Load)
+	}()
+	victim.kill()
+	wait(t, "decisions by fallback", func() bool { return f.count("share")+f.count("ahead") > 0 })
+	for _, s := range others {
+		wait(t, "the death being seen", func() bool { return len(s.members("alive")) == 2 })
+	}
+	back := launch(t, "--http", victim.http, "--node", owner, "--bind", victim.bind, "--join", others[0].bind,
+		"--expect", "3", "--limit", fmt.Sprintf("api=%d/s,burst=15,mode=strict", rate))
+	back.http = victim.http
+	back.waitReady()
+	// Two thirds and the burst are what the others have of their own, 135 in three
+	// seconds; nine tenths need all three nodes.
+	wait(t, "nine tenths of the limit being used for three seconds", func() bool {
+		return f.admittedInLast(3*time.Second) >= 3*rate*9/10
+	})
+	ended.Store(true)
+	<-finished
+	t.Logf("%d admitted, %d refused in %v, decided by %v", len(f.admitted), f.refused, f.last, f.sources)
+}
+
 func TestDemoKeepsThePromiseAndLeavesNothingBehind(t *testing.T) {
 	needProcesses(t)
 	cmd := exec.Command(binary, "demo", "--duration", "8s", "--limit", "api=100/s,burst=100")

@@ -81,7 +81,7 @@ func (v *verdict) judgeHotKey(s *show, records []record, f fault, end time.Durat
 		v.say("  used of the limit: %s before the kill, %s after it", used(0, f.killed, b), used(f.killed, end, 0))
 		return
 	}
-	v.say("  used of the limit: %s before the kill, %s while %s was gone, %s after",
+	v.say("  used of the limit: %s before, %s while %s was gone, %s after",
 		used(0, f.killed, b), used(f.killed, f.back, 0), s.name(s.victim), used(f.back, end, 0))
 	if after := s.usedOf(records, f.back, end, 0); after > 1 {
 		v.say("  (more than 100 %% after: tokens that were saved up, never beyond b + r·t)")
@@ -175,7 +175,7 @@ func (v *verdict) describeFault(s *show, records []record, f fault, end time.Dur
 	down := summarize(records, func(r record) bool { return r.sent >= f.killed-time.Second/10 && r.sent < until })
 	v.say("  while %s was gone: p50 %s, p99 %s, slowest decision %s", s.name(s.victim), short(down.p50), short(down.p99), short(down.slowest))
 	v.say("  requests without a decision: %d, at %s when it died", lost, s.name(s.victim))
-	v.say("  decided by fallback, without the owner: %d before the kill, %d while %s was gone, %d after",
+	v.say("  decided by fallback: %d before, %d while %s was gone, %d after",
 		fallbacks(records, 0, f.killed), fallbacks(records, f.killed, until), s.name(s.victim), fallbacks(records, until, end+time.Hour))
 	if n := s.load.lost.Load(); n > 0 {
 		v.say("  %d more requests were meant to be sent, but this machine was too busy", n)
