@@ -194,7 +194,10 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 // refuse remembers a denial.
 func (e *Engine) refuse(a *account, g *grant, now int64) {
 	d := &refusal{at: now, bal: g.bal, rate: g.rate / float64(time.Second), atLeast: now}
-	if g.flags&grantContended != 0 {
+	switch {
+	case g.rate == 0: // the owner holds no share now, which says nothing about a moment later
+		d.rate, d.atLeast = math.Inf(1), now+e.tick
+	case g.flags&grantContended != 0:
 		d.atLeast = now + e.pace(a.limit)
 	}
 	a.refusal.Store(d)

@@ -84,7 +84,9 @@ func (e *Engine) answer(a *account, g *grant, re, now int64) {
 	gen := a.gen
 	e.apply(a, g, re, now)
 	if g.flags&grantNews != 0 {
-		a.refusal.Store(nil)
+		if a.refusal.Load() != nil {
+			e.refuse(a, g, now)
+		}
 		return
 	}
 	if g.flags&grantRecall != 0 {

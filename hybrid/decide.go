@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"math"
+	"time"
 
 	"github.com/jatah-io/jatah/bucket"
 )
@@ -29,7 +30,7 @@ func (e *Engine) begin(now int64, l *Limit, key string, cost int64) (Decision, *
 	}
 	if l.spec.Mode == Hybrid {
 		if left, ok := a.spend(cost); ok { // it came while the lock was waited for
-			return l.onCredit(&l.spec, a, left), nil
+			return l.credited(&l.spec, a, left), nil
 		}
 		if e.overshoot(a, cost, now) {
 			return a.decision(true, SourceLocal, now), nil
@@ -199,6 +200,9 @@ func (e *Engine) refusing(p *partition, x *ledger, n *entry, m *report, now int6
 		demand += e.wanted(y, now)
 	}
 	n.quietUntil = now + 10*e.tick
+	if rate := x.limit.perNs * p.era().fraction; rate > 0 {
+		n.quietUntil += int64(min(max(0, float64(n.refused)-p.level(x, now))/rate, float64(time.Hour)))
+	}
 	if demand > x.limit.perNs*p.era().fraction {
 		return grantContended
 	}
@@ -281,23 +285,33 @@ func (e *Engine) eachLedger(p *partition, l *Limit, f func(*ledger)) {
 }
 
 // tell puts a ledger on the list of those whose refused nodes are told, at the next tick, that tokens are there.
-func (e *Engine) tell(p *partition, x *ledger) {
+func (e *Engine) tell(p *partition, x *ledger) { e.tellOf(p, x, false) }
+
+func (e *Engine) tellOf(p *partition, x *ledger, rate bool) {
 	if x.telling {
 		return
 	}
 	for _, n := range x.entries {
 		if n.refused > 0 {
 			x.telling = true
-			e.telling = append(e.telling, &tell{p, x, 5})
+			e.telling = append(e.telling, &tell{p, x, 5, rate})
 			return
 		}
+	}
+}
+
+// tellRate is for when the owner holds more of a limit than before: what nodes were told to wait is too long.
+func (e *Engine) tellRate(p *partition) {
+	for _, x := range p.ledgers {
+		e.tellOf(p, x, true)
 	}
 }
 
 type tell struct {
 	p     *partition
 	x     *ledger
-	ticks int // how often it is said: a message may be lost
+	ticks int  // how often it is said: a message may be lost
+	rate  bool // the pool fills faster now: of interest even if the refused cost is not covered yet
 }
 
 // tellRefused queues the news for those whose refused cost is covered now.
@@ -313,13 +327,13 @@ func (e *Engine) tellRefused(now int64) {
 		t.p.refill(t.x, now)
 		level := t.p.level(t.x, now)
 		for _, n := range t.x.entries {
-			if n.refused == 0 || level < float64(n.refused) || now > n.quietUntil {
+			if n.refused == 0 || level < float64(n.refused) && !t.rate || now > n.quietUntil {
 				continue
 			}
 			g := grant{gen: n.gen, g: n.g, c: n.c, r: n.r, u: n.u, bal: level, rate: e.gain(t.p, t.x.limit), flags: grantNews}
 			if n.lender == e.cfg.Node {
 				if a := e.byGen[n.gen]; a != nil {
-					a.refusal.Store(nil)
+					e.answer(a, &g, 0, now)
 				}
 			} else if to := e.byName[n.lender]; to != nil && to.present && to.inc == n.inc {
 				to.due = append(to.due, g)

@@ -101,6 +101,7 @@ type Engine struct {
 	lastTick int64
 	ticks    uint64
 	leaving  bool
+	started  bool // settled, and ticked since: the node's share is in use
 
 	view    View
 	peers   []*peer // sorted by name; includes this node
@@ -297,6 +298,9 @@ func (e *Engine) Close() {
 		a.ask = nil
 	}
 	e.asks = nil
+	for _, a := range e.active {
+		a.drain() // a take on credit does not look whether the engine is closed
+	}
 	e.mu.Unlock()
 	close(e.done)
 	e.loops.Wait()

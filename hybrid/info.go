@@ -36,14 +36,17 @@ type MemberInfo struct {
 	Incarnation uint64
 }
 
-// Settling is how long it takes until this node has a share; 0: it has.
+// Settling is about how long it takes until this node has a share and has begun to use it; 0: it has.
 func (e *Engine) Settling() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.alone() {
 		return 0
 	}
-	return time.Duration(max(0, e.born+e.settle()-e.now()))
+	if e.started {
+		return 0
+	}
+	return time.Duration(max(e.tick/4, e.born+e.settle()-e.now()))
 }
 
 // Specs lists the definitions of all limits.

@@ -164,6 +164,13 @@ func (l *Limit) Spec() Spec { return *l.def.Load() }
 // Take decides a request of the given cost, in tokens, for one key. It waits at most the ask timeout for
 // the key's owner, and not at all on credit or on a denial that stands.
 func (l *Limit) Take(ctx context.Context, key string, cost int64) Decision {
+	if s := l.def.Load(); s.Mode == Hybrid && cost > 0 {
+		if a, ok := l.accounts.Load(key); ok {
+			if left, ok := a.spend(cost); ok {
+				return l.onCredit(s, a, left)
+			}
+		}
+	}
 	d, w := l.Begin(key, cost)
 	if w == nil {
 		return d
@@ -178,17 +185,17 @@ type Pending = waiter
 // requests can be started before the first is waited for.
 func (l *Limit) Begin(key string, cost int64) (Decision, *Pending) {
 	s := l.def.Load()
+	a, _ := l.accounts.Load(key)
+	if a != nil && cost > 0 && s.Mode == Hybrid {
+		if left, ok := a.spend(cost); ok {
+			return l.onCredit(s, a, left), nil
+		}
+	}
 	if d, ok := l.simple(s, cost); ok {
 		return l.count(s, d), nil
 	}
 	if l.e.alone() || s.Mode == Split {
 		return l.count(s, l.takeBucket(s, key, cost)), nil
-	}
-	a, _ := l.accounts.Load(key)
-	if a != nil && cost > 0 && s.Mode == Hybrid {
-		if left, ok := a.spend(cost); ok {
-			return l.count(s, l.onCredit(s, a, left)), nil
-		}
 	}
 	now := l.e.now()
 	if a != nil && cost > 0 {
@@ -253,19 +260,25 @@ func (l *Limit) count(s *Spec, d Decision) Decision {
 	return d
 }
 
-// onCredit is the decision for a request that credit covered.
+// onCredit counts and describes a request that credit covered.
 func (l *Limit) onCredit(s *Spec, a *account, left int64) Decision {
+	l.counts[1][SourceLocal].Inc()
+	return l.credited(s, a, left)
+}
+
+func (l *Limit) credited(s *Spec, a *account, left int64) Decision {
 	rest := min(max(0, a.balance.Load())+left, s.Burst)
-	return Decision{OK: true, Remaining: rest, ResetAfter: l.fill(float64(s.Burst - rest)), Mode: s.Mode,
+	return Decision{OK: true, Remaining: rest, ResetAfter: s.fill(float64(s.Burst - rest)), Mode: s.Mode,
 		AsOf: l.e.time(a.asOf.Load()), MaxExcess: int64(s.Overshoot * float64(s.Burst))}
 }
 
 // fill is how long the whole limit takes to gain some tokens.
-func (l *Limit) fill(tokens float64) time.Duration {
+func (l *Limit) fill(tokens float64) time.Duration { return l.def.Load().fill(tokens) }
+
+func (s *Spec) fill(tokens float64) time.Duration {
 	if tokens <= 0 {
 		return 0
 	}
-	s := l.def.Load()
 	if ns := math.Ceil(tokens * float64(s.Rate.Per) / float64(s.Rate.Count)); ns < math.MaxInt64 {
 		return time.Duration(ns)
 	}
@@ -293,7 +306,9 @@ func (a *account) denial(cost, retry int64, src Source, now int64) Decision {
 	}
 	bal := 0.0
 	if r := a.refusal.Load(); r != nil {
-		bal = r.bal + float64(now-r.at)*r.rate
+		if bal = r.bal; now > r.at && !math.IsInf(r.rate, 0) {
+			bal += float64(now-r.at) * r.rate
+		}
 		if r.at != now {
 			d.AsOf = a.limit.e.time(r.at)
 		}

@@ -138,6 +138,7 @@ func (e *Engine) settleShares(p *partition, now int64) {
 func (e *Engine) newEra(p *partition, at int64) {
 	p.next = math.MaxInt64
 	last := p.era()
+	held := last.fraction
 	same, n := true, 0
 	for _, s := range p.shares {
 		p.next = min(p.next, p.changes(s, at))
@@ -176,6 +177,9 @@ func (e *Engine) newEra(p *partition, at int64) {
 		p.first++
 	}
 	p.eras = append(p.eras, now)
+	if now.fraction > held {
+		e.tellRate(p)
+	}
 }
 
 // brings says whether a share is usable that has not brought its tokens along yet.

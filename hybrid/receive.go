@@ -62,7 +62,7 @@ func (e *Engine) receiveGrants(p *peer, m *message, now int64) {
 		g := &m.grants[i]
 		a := e.byGen[g.gen]
 		// A grant of another generation, or of another life of the owner, is void.
-		if a == nil || a.owner != p || a.ownerInc != 0 && a.ownerInc != m.stamp.inc {
+		if a == nil || a.owner != p || a.limit.gone.Load() || e.closed.Load() || a.ownerInc != 0 && a.ownerInc != m.stamp.inc {
 			continue
 		}
 		if g.flags&grantNoLimit != 0 {

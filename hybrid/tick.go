@@ -16,6 +16,7 @@ func (e *Engine) doTick(now, late int64) {
 	e.lastTick = now
 	e.ticks++
 	e.countMembers(now)
+	e.started = e.settled(now)
 	for _, p := range e.parts {
 		if p.owned {
 			e.ownShare(p, now)
