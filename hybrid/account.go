@@ -54,10 +54,17 @@ type refusal struct {
 	bal     float64 // tokens at that time
 	rate    float64 // tokens per nanosecond
 	atLeast int64   // own clock: until then everything is refused that bal does not cover
+	atMost  int64   // own clock: from then on the owner is asked again, in case it lost the news
 }
+
+// refusalFor is how long a denial stands without asking again, however long the wait is.
+const refusalFor = int64(10 * time.Second)
 
 // wait is how long a cost must wait from now; 0: the denial says nothing about it any more.
 func (d *refusal) wait(cost, now int64) int64 {
+	if now >= d.atMost {
+		return 0
+	}
 	short := float64(cost) - d.bal
 	if short <= 0 {
 		return 0
@@ -193,7 +200,7 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 
 // refuse remembers a denial.
 func (e *Engine) refuse(a *account, g *grant, now int64) {
-	d := &refusal{at: now, bal: g.bal, rate: g.rate / float64(time.Second), atLeast: now}
+	d := &refusal{at: now, bal: g.bal, rate: g.rate / float64(time.Second), atLeast: now, atMost: now + refusalFor}
 	switch {
 	case g.rate == 0: // the owner holds no share now, which says nothing about a moment later
 		d.rate, d.atLeast = math.Inf(1), now+e.tick

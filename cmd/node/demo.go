@@ -20,7 +20,7 @@ func runDemo(ctx context.Context, c console, args []string) error {
 		"far more than the limit lets through, kills one node with SIGKILL and brings it back,\n"+
 		"and says what was measured. Ends with 0 if the limit was kept, 1 if not.")
 	limitText := flags.String("limit", "api=200/s,burst=200", "the `limit`, for each user")
-	mode := flags.String("mode", "strict", "hybrid, strict or split; `mode`")
+	mode := flags.String("mode", "hybrid", "hybrid, strict or split; `mode`")
 	length := flags.Duration("duration", 20*time.Second, "`time` of the load, at least 5s")
 	plain := flags.Bool("plain", false, "print lines instead of a picture that moves")
 	if err := flags.parse(c, args, 0); err != nil {
