@@ -305,10 +305,10 @@ func (r *reader) b() []byte {
 	return keep(r, v, r.dec.ReadFull(v))
 }
 
-// list reads a length that can be true: every element takes at least one byte.
-func (r *reader) list() int {
+// list reads a length that can be true: every element has that many fields, of at least one byte each.
+func (r *reader) list(fields int) int {
 	n, err := r.dec.DecodeArrayLen()
-	if n = keep(r, n, err); n > r.src.Len() {
+	if n = keep(r, n, err); n > r.src.Len()/fields {
 		r.err = fmt.Errorf("%d elements announced, %d bytes left", n, r.src.Len())
 		return 0
 	}
@@ -331,14 +331,14 @@ func decode(b []byte) (*message, error) {
 		m.loan = r.loan()
 	}
 	if flags&hasReports != 0 {
-		m.reports = make([]report, r.list())
+		m.reports = make([]report, r.list(10))
 		for i := range m.reports {
 			m.reports[i] = r.report()
 		}
 	}
 	if flags&hasGrants != 0 {
 		m.re = r.i()
-		m.grants = make([]grant, r.list())
+		m.grants = make([]grant, r.list(9))
 		for i := range m.grants {
 			m.grants[i] = r.grant()
 		}
@@ -365,7 +365,7 @@ func decode(b []byte) (*message, error) {
 }
 
 func (r *reader) ids() []uint64 {
-	ids := make([]uint64, r.list())
+	ids := make([]uint64, r.list(1))
 	for i := range ids {
 		ids[i] = r.u()
 	}
@@ -374,7 +374,7 @@ func (r *reader) ids() []uint64 {
 
 func (r *reader) loan() *loan {
 	l := &loan{k: int(min(r.u(), 1<<20)), counted: r.u(), parts: r.b()}
-	l.formers = make([]former, r.list())
+	l.formers = make([]former, r.list(4))
 	for i := range l.formers {
 		l.formers[i] = former{inc: r.u(), epoch: r.u(), left: r.i(), parts: r.b()}
 	}
@@ -406,7 +406,7 @@ func (r *reader) grant() grant {
 }
 
 func (r *reader) copies() []copyOf {
-	cs := make([]copyOf, r.list())
+	cs := make([]copyOf, r.list(7))
 	for i := range cs {
 		part := r.u()
 		c := copyOf{part: int(min(part, 1<<20)), limit: r.s(), key: r.s()}
