@@ -13,9 +13,21 @@ var (
 	firstSeed = flag.Uint64("seed", 1, "first seed of the property tests")
 )
 
+// kinds are the rows of the property tests: each fault by itself, and all of them. The short form has the last.
+func kinds() []string {
+	if testing.Short() {
+		return []string{"pascrjlR"}
+	}
+	return []string{"", "p", "a", "s", "c", "r", "j", "l", "R", "pascrjlR"}
+}
+
 // worlds runs one schedule per seed and hands the finished world to done.
 func worlds(t *testing.T, s schedule, done func(*world, schedule)) {
-	for i := range *schedules {
+	n := *schedules
+	if testing.Short() {
+		n = min(n, 1)
+	}
+	for i := range n {
 		s.seed = *firstSeed + uint64(i)
 		spec := testSpec(s.rate, s.burst)
 		spec.Mode, spec.Fallback, spec.Overshoot = s.mode, s.fallback, s.overshoot
@@ -38,7 +50,7 @@ func loads(f func(s schedule)) {
 // TestNothingAboveTheLimit is the claim: with fallback wait no fault lets anything through beyond burst + rate*t.
 func TestNothingAboveTheLimit(t *testing.T) {
 	for _, mode := range []Mode{Hybrid, Strict} {
-		for _, faults := range []string{"", "p", "a", "s", "c", "r", "j", "l", "R", "pascrjlR"} {
+		for _, faults := range kinds() {
 			t.Run(fmt.Sprintf("%v/%s", mode, faults), func(t *testing.T) {
 				t.Parallel()
 				loads(func(s schedule) {
@@ -58,7 +70,7 @@ func TestNothingAboveTheLimit(t *testing.T) {
 // event; what is planned, and a crash with a heir that is there, add nothing but what the last sync did not tell.
 func TestExcessOfShare(t *testing.T) {
 	for _, mode := range []Mode{Hybrid, Strict} {
-		for _, faults := range []string{"", "p", "a", "s", "c", "r", "j", "l", "R", "pascrjlR"} {
+		for _, faults := range kinds() {
 			t.Run(fmt.Sprintf("%v/%s", mode, faults), func(t *testing.T) {
 				t.Parallel()
 				loads(func(s schedule) {
@@ -102,6 +114,9 @@ func TestExcessOfOvershoot(t *testing.T) {
 // TestLongPartition: until grace has passed nothing is let through beyond the limit. From then on each side enforces the whole
 // of it: that many times the limit, and one burst each. Grace for ever keeps to the one limit.
 func TestLongPartition(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three partitions of half a minute each take long under the race detector")
+	}
 	for _, forever := range []bool{false, true} {
 		loads(func(s schedule) {
 			s.fallback, s.faults = FallbackWait, string(faultLong)
@@ -124,6 +139,9 @@ func TestLongPartition(t *testing.T) {
 
 // TestTheTestsBite: without any one of the rules of safety, the schedules find excess.
 func TestTheTestsBite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds, and minutes under the race detector")
+	}
 	for name, off := range map[string]rules{"former owners": ruleFormer, "settle": ruleSettle, "the wait for the loan": ruleWait, "generation": ruleGeneration} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

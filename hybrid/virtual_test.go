@@ -112,6 +112,9 @@ func (l workload) play(t testing.TB, mode Mode, phi float64) outcome {
 }
 
 func TestWorkloads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("minutes under the race detector")
+	}
 	type column struct {
 		name string
 		mode Mode
@@ -124,9 +127,6 @@ func TestWorkloads(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%-46s %-15s %11s %8s %8s %8s %8s %10s\n", "", "", "utilization", "excess", "waited", "asks", "local", "msg/s/node")
 	for _, l := range workloads() {
-		if l.nodes > 20 && testing.Short() {
-			continue
-		}
 		for _, c := range columns {
 			o := l.play(t, c.mode, c.phi)
 			fmt.Fprintf(&b, "%-46s %-15s %11.3f %8.1f %8.4f %8.4f %8.4f %10.1f\n", l.name, c.name, o.utilization, o.excess, o.waited, o.asks, o.local, o.messages)
