@@ -10,7 +10,7 @@ func (e *Engine) doTick(now, late int64) {
 	if e.self == nil {
 		return
 	}
-	if now-e.lastTick+late-e.tick > e.ttl/2 {
+	if now-e.lastTick+late-e.tick > e.ttl/2 && e.k > 1 { // with nobody else counted, nobody else can have used anything
 		e.awake(now)
 	}
 	e.lastTick = now
