@@ -101,7 +101,7 @@ func (l Limit) Validate() error {
 
 func (l Limit) spec() (hybrid.Spec, error) {
 	if !limitName.MatchString(l.Name) {
-		return hybrid.Spec{}, fmt.Errorf("%w: the name %.80q is not 1 to 64 of letters, digits and _ . - / :", ErrLimit, l.Name)
+		return hybrid.Spec{}, fmt.Errorf("%w: the name %.80q must be 1 to 64 characters out of letters, digits and _.-/: without spaces", ErrLimit, l.Name)
 	}
 	if l.Algorithm != "" && l.Algorithm != TokenBucket {
 		return hybrid.Spec{}, fmt.Errorf("%w %q: algorithm %q does not exist; there is %s", ErrLimit, l.Name, l.Algorithm, TokenBucket)

@@ -24,8 +24,7 @@ type account struct {
 	key   string
 	hash  uint64
 	part  int
-	index int // in Engine.accounts
-	dead  bool
+	index int  // in Engine.accounts
 	live  bool // on the active list
 
 	owner    *peer

@@ -235,7 +235,6 @@ func (w *world) roll(i, n int) {
 // schedule is one random run, named by all it follows from.
 type schedule struct {
 	seed        uint64
-	nodes       int // 0: 3 to 7, at random
 	rate, burst int64
 	mode        Mode
 	fallback    Fallback
@@ -243,7 +242,6 @@ type schedule struct {
 	loss        float64
 	faults      string // kinds to draw from
 	flash       bool   // quiet with full buckets, and a flash just after each fault; else saturating load
-	keys        int
 	hook        func(*Engine)
 }
 

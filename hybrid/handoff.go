@@ -21,12 +21,11 @@ type handOff struct {
 
 // handing is a hand-off that has not been acknowledged.
 type handing struct {
-	to     *peer
-	id     uint64
-	msg    []byte
-	next   int64
-	until  int64
-	resent int
+	to    *peer
+	id    uint64
+	msg   []byte
+	next  int64
+	until int64
 }
 
 const (

@@ -100,14 +100,6 @@ type bits []byte
 func newBits(n int) bits      { return make(bits, (n+7)/8) }
 func (b bits) set(i int)      { b[i/8] |= 1 << (i % 8) }
 func (b bits) has(i int) bool { return i/8 < len(b) && b[i/8]&(1<<(i%8)) != 0 }
-func (b bits) empty() bool {
-	for _, x := range b {
-		if x != 0 {
-			return false
-		}
-	}
-	return true
-}
 
 // writer collects the first error of the encoder; bytes.Buffer has none, so none is expected.
 type writer struct {

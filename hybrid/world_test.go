@@ -389,16 +389,6 @@ func (w *world) worst() (x float64) {
 	return x
 }
 
-// utilization is what was admitted of all that the limit allowed until now.
-func (w *world) utilization() float64 {
-	var got, want float64
-	for _, m := range w.meter {
-		got += float64(m.n)
-		want += m.burst + m.perNs*float64(w.now)
-	}
-	return got / want
-}
-
 func testSpec(rate, burst int64) Spec {
 	return Spec{Name: "api", Rate: bucket.Per(rate, time.Second), Burst: burst}
 }
