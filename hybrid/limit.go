@@ -117,7 +117,7 @@ func (e *Engine) redefine(l *Limit, s Spec, perNs float64, params *bucket.Params
 			e.eachLedger(p, l, func(x *ledger) {
 				x.cap = x.fullIn(p.era())
 				x.pool = min(x.pool, x.cap-x.outstanding())
-				e.tell(p, x)
+				e.tellOf(p, x, true)
 			})
 		}
 	}
@@ -164,7 +164,13 @@ func (l *Limit) Spec() Spec { return *l.def.Load() }
 // Take decides a request of the given cost, in tokens, for one key. It waits at most the ask timeout for
 // the key's owner, and not at all on credit or on a denial that stands.
 func (l *Limit) Take(ctx context.Context, key string, cost int64) Decision {
-	if s := l.def.Load(); s.Mode == Hybrid && cost > 0 {
+	switch s := l.def.Load(); {
+	case l.e.alone():
+		if d, ok := l.simple(s, cost); ok {
+			return l.count(s, d)
+		}
+		return l.count(s, l.fromBucket(s, l.buckets.Take(key, l.e.now(), cost), nil))
+	case s.Mode == Hybrid && cost > 0:
 		if a, ok := l.accounts.Load(key); ok {
 			if left, ok := a.spend(cost); ok {
 				return l.onCredit(s, a, left)
@@ -199,11 +205,9 @@ func (l *Limit) Begin(key string, cost int64) (Decision, *Pending) {
 	}
 	now := l.e.now()
 	if a != nil && cost > 0 {
-		if d := a.refusal.Load(); d != nil {
-			if retry := d.wait(cost, now); retry > 0 {
-				a.denied.Add(cost)
-				return l.count(s, a.denial(cost, retry, SourceLocal, now)), nil
-			}
+		if retry := a.mustWait(cost, now); retry > 0 {
+			a.denied.Add(cost)
+			return l.count(s, a.denial(cost, retry, SourceLocal, now)), nil
 		}
 	}
 	d, w := l.e.begin(now, l, key, cost)
@@ -230,16 +234,16 @@ func (l *Limit) Finish(ctx context.Context, w *Pending) Decision {
 }
 
 // simple decides what needs no state.
-func (l *Limit) simple(s *Spec, cost int64) (Decision, bool) {
-	d := Decision{Mode: s.Mode, RetryAfter: bucket.Never}
+func (l *Limit) simple(s *Spec, cost int64) (d Decision, ok bool) {
+	if cost >= 0 && s.Rate.Count != 0 && !l.gone.Load() && !l.e.closed.Load() {
+		return d, false
+	}
+	d = Decision{Mode: s.Mode, RetryAfter: bucket.Never}
 	switch {
 	case cost < 0:
 		d.Err = fmt.Errorf("%w: %d", ErrNegativeCost, cost)
 	case l.gone.Load() || l.e.closed.Load():
 		d.Err = ErrClosed
-	case s.Rate.Count == 0:
-	default:
-		return d, false
 	}
 	return d, true
 }
@@ -313,6 +317,7 @@ func (a *account) denial(cost, retry int64, src Source, now int64) Decision {
 			d.AsOf = a.limit.e.time(r.at)
 		}
 	}
+	bal += float64(a.credit.Load())
 	d.Remaining = min(max(0, int64(math.Floor(bal))), s.Burst)
 	d.ResetAfter = max(a.limit.fill(float64(s.Burst)-bal), 0)
 	return d
