@@ -77,6 +77,16 @@ func (d *refusal) wait(cost, now int64) int64 {
 	return max(0, max(end, d.atLeast)-now)
 }
 
+// mustWait is how long a cost must wait by the denial that stands; 0: there is none that speaks of it. The credit
+// at hand is part of what covers the cost, and what is owed comes on top.
+func (a *account) mustWait(cost, now int64) int64 {
+	d := a.refusal.Load()
+	if d == nil {
+		return 0
+	}
+	return d.wait(cost-a.credit.Load(), now)
+}
+
 // spend takes cost tokens of credit, if there are as many. It takes no lock and reads no clock.
 func (a *account) spend(cost int64) (left int64, ok bool) {
 	for {

@@ -127,7 +127,7 @@ func (e *Engine) serve(a *account, g *grant, now int64) {
 			e.refuse(a, g, now)
 			refused = true
 		}
-		retry := a.refusal.Load().wait(w.cost, now)
+		retry := a.mustWait(w.cost, now)
 		if retry == 0 {
 			break // covered, but not granted: others were first, or it takes a tick. Ask again
 		}

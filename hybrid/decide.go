@@ -162,7 +162,7 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 		return &grant{gen: m.gen, rate: 1e9 / float64(e.tick), flags: grantContended}
 	}
 	p.refill(x, now)
-	returned := m.r + m.u
+	had := x.returned(from.name, inc, m.gen)
 	n := e.settleReport(p, x, from.name, inc, m, now)
 	if n == nil {
 		return &grant{gen: m.gen, bal: p.level(x, now), rate: e.gain(p, l), flags: grantUnknown}
@@ -175,7 +175,7 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 		n.refused = 0
 	}
 	e.changed(p, x)
-	if returned > 0 {
+	if n.r+n.u > had {
 		e.tell(p, x)
 	}
 	return &grant{gen: n.gen, g: n.g, c: n.c, r: n.r, u: n.u, bal: p.level(x, now), rate: e.gain(p, l), out: int64(x.outstanding()), flags: flags}
@@ -200,6 +200,7 @@ func (e *Engine) refusing(p *partition, x *ledger, n *entry, m *report, now int6
 		demand += e.wanted(y, now)
 	}
 	n.quietUntil = now + 10*e.tick
+	n.told, n.toldAt = p.level(x, now), now
 	if rate := x.limit.perNs * p.era().fraction; rate > 0 {
 		n.quietUntil += int64(min(max(0, float64(n.refused)-p.level(x, now))/rate, float64(time.Hour)))
 	}
@@ -311,10 +312,10 @@ type tell struct {
 	p     *partition
 	x     *ledger
 	ticks int  // how often it is said: a message may be lost
-	rate  bool // the pool fills faster now: of interest even if the refused cost is not covered yet
+	rate  bool // the pool fills faster now: of interest even if there is no more in it yet
 }
 
-// tellRefused queues the news for those whose refused cost is covered now.
+// tellRefused queues the news for those who were refused: there is more now than they were told.
 func (e *Engine) tellRefused(now int64) {
 	keep := e.telling[:0]
 	for _, t := range e.telling {
@@ -327,8 +328,11 @@ func (e *Engine) tellRefused(now int64) {
 		t.p.refill(t.x, now)
 		level := t.p.level(t.x, now)
 		for _, n := range t.x.entries {
-			if n.refused == 0 || level < float64(n.refused) && !t.rate || now > n.quietUntil {
+			if n.refused == 0 || now > n.quietUntil {
 				continue
+			}
+			if reckons := n.told + float64(now-n.toldAt)*t.x.limit.perNs*t.p.era().fraction; level < reckons+0.01 && !t.rate {
+				continue // no more than the node expects by itself
 			}
 			g := grant{gen: n.gen, g: n.g, c: n.c, r: n.r, u: n.u, bal: level, rate: e.gain(t.p, t.x.limit), flags: grantNews}
 			if n.lender == e.cfg.Node {

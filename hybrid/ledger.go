@@ -45,8 +45,10 @@ type entry struct {
 	until      int64 // the credit's lease, own clock
 	seen       int64 // last report
 	demand     float64
-	refused    int64 // the cost that was refused last, 0 when satisfied since
-	quietUntil int64 // when the denial that the lender holds ends by itself
+	refused    int64   // the cost that was refused last, 0 when satisfied since
+	quietUntil int64   // when the denial that the lender holds ends by itself
+	told       float64 // the level that went with that denial
+	toldAt     int64
 }
 
 func (x *entry) out() int64 {
@@ -158,6 +160,14 @@ func (l *ledger) find(lender string) *entry {
 	return nil
 }
 
+// returned is what a lender has returned and refunded in a generation, as far as is known.
+func (l *ledger) returned(lender string, inc, gen uint64) int64 {
+	if x := l.find(lender); x != nil && x.inc == inc && x.gen == gen {
+		return x.r + x.u
+	}
+	return 0
+}
+
 // settleReport takes a report's counters into the ledger: returns and refunds fill the pool, consumption
 // ends credit, and consumption beyond credit is charged. It returns nil for a report that must
 // not be believed: of a generation that was written off, is older, or was granted by another owner.
@@ -215,6 +225,16 @@ func (e *Engine) wanted(x *entry, now int64) float64 {
 	return x.demand
 }
 
+// refuses says that somebody else holds a denial: what is left is for those who want it.
+func (l *ledger) refuses(but *entry, now int64) bool {
+	for _, y := range l.entries {
+		if y != but && y.refused > 0 && now <= y.quietUntil {
+			return true
+		}
+	}
+	return false
+}
+
 // grantTo decides how much credit a lender gets: what it waits for, plus enough for its demand over two
 // ticks; under contention in proportion to demand; never more than the pool.
 func (e *Engine) grantTo(p *partition, l *ledger, x *entry, m *report, now int64) {
@@ -241,7 +261,7 @@ func (e *Engine) grantTo(p *partition, l *ledger, x *entry, m *report, now int64
 			need = max(need, level)
 		}
 	}
-	if l.limit.spec.Mode == Hybrid {
+	if l.limit.spec.Mode == Hybrid && !l.refuses(x, now) {
 		if free := level - max(0, need) - l.cap/2; free >= 1 {
 			spare := min(free, max(1, float64(l.limit.spec.Burst)/float64(4*max(1, e.k))))
 			waiting := max(0, float64(m.want-m.c-m.r))

@@ -213,7 +213,7 @@ func (e *Engine) forgettable(a *account, now int64) bool {
 	if a.live || a.ask != nil || a.credit.Load() != 0 || a.counters() != a.ack && a.counters() != (counters{}) {
 		return false
 	}
-	if r := a.refusal.Load(); r != nil && r.wait(1, now) > 0 {
+	if a.mustWait(1, now) > 0 {
 		return false
 	}
 	if a.fallback.active && (a.owner == nil || e.silent(a.owner, now)) {
