@@ -1,0 +1,193 @@
+package bucket
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ErrSpec is the error of a definition that cannot be; its text names the field.
+var ErrSpec = errors.New("bucket: bad definition")
+
+// DefaultMaxLog is how many events a sliding_log keeps per key if MaxLog is 0.
+const DefaultMaxLog = 1024
+
+// Spec defines a limit. Fields that an algorithm does not use must be zero.
+type Spec struct {
+	Algorithm string // a name of Algorithms; "" is token_bucket
+
+	// Rates: the first is the rate of the limit. More of them hold too: a request passes
+	// if all agree, and the tightest one answers.
+	Rates []Rate
+
+	Burst int64 // tokens of a bucket when full, for the first rate; 0: the rate's count
+
+	Calendar string // fixed_window: hour, day, week, month or year instead of the rate's duration; "": from the epoch
+	Timezone string // of the calendar, such as Europe/Berlin; "": UTC
+
+	Queue   int64         // leaky_bucket: how many tokens may wait; 0 with MaxWait: no bound
+	MaxWait time.Duration // leaky_bucket: the longest wait; 0 with Queue: no bound
+
+	BurstRate      Rate          // burst_average: the speed while the average is below the threshold
+	BurstThreshold Rate          // burst_average
+	BurstTime      time.Duration // burst_average: over how long the average is taken
+
+	MaxLog int // sliding_log: events kept per key; 0: DefaultMaxLog
+
+	// RoundUp: an owner's part of the limit is rounded up to whole tokens, so that a small limit
+	// can be used by who holds only a part of it, at the price of less than a token of excess per part.
+	RoundUp bool
+}
+
+// family is one line of the table of algorithms.
+type family struct {
+	name, about string
+	fields      string // of Spec that it uses, beside Rates and RoundUp
+	compile     func(s Spec, r Rate, burst int64, a *Algorithm) (rule, error)
+}
+
+// rule is one compiled rate of an algorithm.
+type rule interface {
+	meter() Meter
+	capacity() float64 // the largest cost that can ever pass
+}
+
+// families is the table: an algorithm is a file and a line here.
+func families() []family {
+	return []family{
+		{"fixed_window", "counts per window of the epoch or of a calendar", "calendar timezone", compileWindow},
+	}
+}
+
+// Algorithms returns the names of all algorithms, in the order of the documentation.
+func Algorithms() []string {
+	var names []string
+	for _, f := range families() {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// Algorithm is a compiled Spec. It is immutable and safe for concurrent use.
+type Algorithm struct {
+	spec  Spec
+	rules []rule
+}
+
+// Validate tells what is wrong with the definition, as Compile does.
+func (s Spec) Validate() error {
+	_, err := Compile(s)
+	return err
+}
+
+// Compile checks a definition and prepares its arithmetic. Errors match ErrSpec, ErrRateRange or ErrBurst.
+func Compile(s Spec) (*Algorithm, error) {
+	s.Rates = slices.Clone(s.Rates)
+	if s.Algorithm == "" {
+		s.Algorithm = "token_bucket"
+	}
+	i := slices.IndexFunc(families(), func(f family) bool { return f.name == s.Algorithm })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: algorithm %q is unknown; use one of %s", ErrSpec, s.Algorithm, strings.Join(Algorithms(), ", "))
+	}
+	f := families()[i]
+	if len(s.Rates) == 0 {
+		return nil, fmt.Errorf("%w: rate is missing", ErrSpec)
+	}
+	if err := s.unused(f); err != nil {
+		return nil, err
+	}
+	a := &Algorithm{spec: s}
+	for i, r := range s.Rates {
+		if err := r.Validate(); err != nil {
+			return nil, fmt.Errorf("%w: rate %s: %w", ErrSpec, r, err)
+		}
+		burst := r.Count
+		if i == 0 && s.Burst != 0 {
+			burst = s.Burst
+		}
+		rule, err := f.compile(s, r, burst, a)
+		if err != nil {
+			return nil, err
+		}
+		a.rules = append(a.rules, rule)
+	}
+	return a, nil
+}
+
+// unused refuses fields that the algorithm would ignore.
+func (s Spec) unused(f family) error {
+	set := []struct {
+		field string
+		is    bool
+	}{
+		{"burst", s.Burst != 0}, {"calendar", s.Calendar != ""}, {"timezone", s.Timezone != ""},
+		{"queue", s.Queue != 0}, {"max_wait", s.MaxWait != 0}, {"burst_rate", s.BurstRate != Rate{}},
+		{"burst_threshold", s.BurstThreshold != Rate{}}, {"burst_time", s.BurstTime != 0}, {"max_log", s.MaxLog != 0},
+	}
+	for _, x := range set {
+		if x.is && !slices.Contains(strings.Fields(f.fields), x.field) {
+			return fmt.Errorf("%w: %s has no meaning for %s; leave it out", ErrSpec, x.field, f.name)
+		}
+	}
+	return nil
+}
+
+// Spec returns the definition.
+func (a *Algorithm) Spec() Spec { return a.spec }
+
+// Limit returns the largest cost that can ever pass, in tokens.
+func (a *Algorithm) Limit() int64 {
+	limit := a.rules[0].capacity()
+	for _, r := range a.rules[1:] {
+		limit = min(limit, r.capacity())
+	}
+	return int64(limit)
+}
+
+// DenyAll tells whether a rate is 0: nothing passes, not even a look.
+func (a *Algorithm) DenyAll() bool {
+	return slices.ContainsFunc(a.spec.Rates, func(r Rate) bool { return r.Count == 0 })
+}
+
+// New returns the meter of a key that has used nothing.
+func (a *Algorithm) New() Meter {
+	return a.rules[0].meter()
+}
+
+// windowTokens checks the count of a window.
+func windowTokens(r Rate) (float64, error) {
+	if r.Count > maxTokens {
+		return 0, fmt.Errorf("%w: rate %s: more than %d tokens per window", ErrSpec, r, int64(maxTokens))
+	}
+	return float64(r.Count), nil
+}
+
+func compileWindow(s Spec, r Rate, _ int64, _ *Algorithm) (rule, error) {
+	tokens, err := windowTokens(r)
+	if err != nil {
+		return nil, err
+	}
+	w := &windowRule{tokens: tokens, roundUp: s.RoundUp, windows: epochWindows(max(r.Per, 1))}
+	if s.Calendar == "" {
+		if s.Timezone != "" {
+			return nil, fmt.Errorf("%w: timezone %q without a calendar; set calendar to day, for example", ErrSpec, s.Timezone)
+		}
+		return w, nil
+	}
+	per, ok := nominal(s.Calendar)
+	if !ok {
+		return nil, fmt.Errorf("%w: calendar %q is unknown; use hour, day, week, month or year", ErrSpec, s.Calendar)
+	}
+	if r.Per != per && r.Count != 0 {
+		return nil, fmt.Errorf("%w: calendar %s needs a rate per %s, not %s", ErrSpec, s.Calendar, s.Calendar, r)
+	}
+	zone, err := loadZone(s.Timezone)
+	if err != nil {
+		return nil, err
+	}
+	w.windows = calendarWindows{s.Calendar, zone}
+	return w, nil
+}
