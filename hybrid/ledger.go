@@ -45,6 +45,7 @@ type entry struct {
 	until      int64 // the credit's lease, own clock
 	seen       int64 // last report
 	demand     float64
+	used       int64 // what the last report added to C
 	refused    int64   // the cost that was refused last, 0 when satisfied since
 	quietUntil int64   // when the denial that the lender holds ends by itself
 	told       float64 // the level that went with that denial
@@ -211,6 +212,11 @@ func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, 
 		l.pool = max(room, min(l.pool, 0))
 	}
 	x.until = now + e.ttl
+	if from == e.cfg.Node {
+		// The owner's own account has no lease: it voids its credit only with the ledger, and says nothing while it is idle.
+		x.until = math.MaxInt64
+	}
+	x.used = used
 	dt := float64(max(now-x.seen, int64(1e6)))
 	x.demand += (1 - math.Exp(-dt/float64(2*e.tick))) * (float64(used+m.denied)/dt - x.demand)
 	x.seen = now
@@ -261,7 +267,8 @@ func (e *Engine) grantTo(p *partition, l *ledger, x *entry, m *report, now int64
 			need = max(need, level)
 		}
 	}
-	if l.limit.spec.Mode == Hybrid && !l.refuses(x, now) {
+	// Only to who uses the key: what a quiet node returns would go out again at once.
+	if l.limit.spec.Mode == Hybrid && (m.want > 0 || x.used > 0) && !l.refuses(x, now) {
 		if free := level - max(0, need) - l.cap/2; free >= 1 {
 			spare := min(free, max(1, float64(l.limit.spec.Burst)/float64(4*max(1, e.k))))
 			waiting := max(0, float64(m.want-m.c-m.r))
