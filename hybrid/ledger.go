@@ -32,7 +32,7 @@ type ledger struct {
 	recallUntil int64 // idle credit has been recalled; wait for it this long
 	heirDue     bool  // changed since it was sent to the heir
 	heirMissing bool  // the heir has never confirmed it
-	telling     bool  // on the list of ledgers that have news for nodes they refused
+	telling     *tell // on the list of ledgers that have news for nodes they refused
 }
 
 // entry is what one lender was granted, consumed, returned and refunded in one generation.
@@ -45,7 +45,7 @@ type entry struct {
 	until      int64 // the credit's lease, own clock
 	seen       int64 // last report
 	demand     float64
-	used       int64 // what the last report added to C
+	used       int64   // what the last report added to C
 	refused    int64   // the cost that was refused last, 0 when satisfied since
 	quietUntil int64   // when the denial that the lender holds ends by itself
 	told       float64 // the level that went with that denial
