@@ -229,7 +229,7 @@ func (w *writer) grant(g *grant) {
 	for _, v := range [...]int64{g.g, g.c, g.r, g.u} {
 		w.i(v)
 	}
-	w.f(g.bal)
+	w.f(bound(g.bal)) // what a reader refuses would make it drop all that travels together
 	w.f(g.rate)
 	w.i(g.out)
 	w.u(g.flags)
