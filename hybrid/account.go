@@ -57,7 +57,7 @@ type refusal struct {
 }
 
 // refusalFor is how long a denial stands without asking again, however long the wait is.
-const refusalFor = int64(10 * time.Second)
+const refusalFor = int64(30 * time.Second)
 
 // wait is how long a cost must wait from now; 0: the denial says nothing about it any more.
 func (d *refusal) wait(cost, now int64) int64 {

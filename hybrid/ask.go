@@ -178,7 +178,11 @@ func (e *Engine) Poll(now int64) int64 {
 	probing := e.probe(now)
 	switch {
 	case len(e.asks) > 0:
-		return pollEvery
+		next := pollEvery
+		for _, a := range e.asks {
+			next = min(next, a.ask.resend-now, a.ask.waiters[0].until-now)
+		}
+		return max(1, next)
 	case probing:
 		return probeEvery
 	}

@@ -289,13 +289,14 @@ func (e *Engine) eachLedger(p *partition, l *Limit, f func(*ledger)) {
 func (e *Engine) tell(p *partition, x *ledger) { e.tellOf(p, x, false) }
 
 func (e *Engine) tellOf(p *partition, x *ledger, rate bool) {
-	if x.telling {
+	if x.telling != nil { // there is more: also for those who were refused since
+		x.telling.ticks, x.telling.rate = tellTicks, x.telling.rate || rate
 		return
 	}
 	for _, n := range x.entries {
 		if n.refused > 0 {
-			x.telling = true
-			e.telling = append(e.telling, &tell{p, x, 5, rate})
+			x.telling = &tell{p, x, tellTicks, rate}
+			e.telling = append(e.telling, x.telling)
 			return
 		}
 	}
@@ -307,6 +308,8 @@ func (e *Engine) tellRate(p *partition) {
 		e.tellOf(p, x, true)
 	}
 }
+
+const tellTicks = 5 // a message may be lost
 
 type tell struct {
 	p     *partition
@@ -320,7 +323,7 @@ func (e *Engine) tellRefused(now int64) {
 	keep := e.telling[:0]
 	for _, t := range e.telling {
 		if t.ticks--; t.ticks < 0 || !t.p.has(t.x) {
-			t.x.telling = false
+			t.x.telling = nil
 			continue
 		}
 		keep = append(keep, t)

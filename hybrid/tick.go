@@ -86,7 +86,7 @@ func (e *Engine) pack(p *peer, m *message, room int, now int64) {
 
 // Holding times of credit, in ticks.
 const (
-	idleTicks  = 50 // credit that was not used for so long is returned
+	idleTicks  = 60 // credit that was not used for so long is returned
 	renewTicks = 2  // an idle account's lease is renewed this often
 )
 
@@ -224,6 +224,12 @@ func (e *Engine) forgettable(a *account, now int64) bool {
 			return false
 		}
 	}
+	// Ahead of its share a node spends the last balance it saw; of a forgotten key it would spend its whole share.
+	if s := &a.limit.spec; s.Fallback == FallbackShare && a.heard && a.limit.perNs > 0 && len(e.accounts) < e.cfg.MaxKeys {
+		if short := float64(s.Burst) - a.known - float64(a.outAll); short > 0 && float64(now-a.asOf.Load())*a.limit.perNs < short {
+			return false
+		}
+	}
 	return now-a.idleAt >= 20*e.tick || len(e.accounts) >= e.cfg.MaxKeys
 }
 
@@ -252,7 +258,7 @@ func (e *Engine) sweepLedgers(now int64, budget int) {
 				break
 			}
 			p.refill(x, now)
-			if p.isFull(x, now) && !x.heirDue && !x.telling {
+			if p.isFull(x, now) && !x.heirDue && x.telling == nil {
 				delete(p.ledgers, k)
 				if x.heirMissing {
 					p.missing--
