@@ -136,6 +136,7 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 	if !fresh {
 		p.told, p.fresh, p.bringing = true, false, false
 	}
+	e.disown(p, h.inc, now)
 	named := map[*ledger]bool{}
 	base := map[*Limit]*copyOf{}
 	for i := range h.copies {
@@ -167,6 +168,28 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 	p.handed[h.inc] = h.epoch
 	e.settleShares(p, now)
 	e.stats.handOffsIn.Add(1)
+}
+
+// disown takes back the debts that a partition started with as its owner's heir, now that the same owner tells them itself:
+// they would count twice.
+func (e *Engine) disown(p *partition, inc uint64, now int64) {
+	if p.adopted != inc {
+		return
+	}
+	p.adopted = 0
+	undo := func(x *ledger) {
+		if x.adopted < 0 {
+			p.refill(x, now)
+			x.pool = min(p.level(x, now)-x.adopted, max(0, x.cap-x.outstanding()))
+			x.at, x.adopted = now, 0
+		}
+	}
+	for _, x := range p.ledgers {
+		undo(x)
+	}
+	for _, b := range p.bases {
+		undo(b)
+	}
 }
 
 func (e *Engine) inherit(p *partition, x *ledger, c *copyOf, now int64) {
@@ -297,6 +320,14 @@ func (e *Engine) Leave(now int64) error {
 	v.Ring = r
 	e.setView(now, v)
 	return nil
+}
+
+// Retire gives up the node's share, lent or not. It comes before the others are told that this node is gone: settle after they
+// heard of it they divide its share among themselves, however long the telling takes.
+func (e *Engine) Retire() {
+	e.mu.Lock()
+	e.retired = true
+	e.mu.Unlock()
 }
 
 // Handing is the number of hand-offs that are not acknowledged.

@@ -20,6 +20,7 @@ type ledger struct {
 	pool, cap float64
 	at        int64   // own clock: the time at which pool and cap are meant
 	era       uint64  // the partition's era that `at` lies in
+	adopted   float64 // debt that was taken from the standby, until its owner tells it itself
 	start     float64 // tokens that the shares bring along, all together
 	full      float64
 	fullEra   uint64 // era that full was computed for, plus one

@@ -17,6 +17,7 @@ type partition struct {
 	// when it is first counted. bringing is off once a hand-off has told the balances.
 	full     float64 // 1: a key without a record was full; 0: nothing is known of it
 	bringing bool
+	adopted  uint64  // incarnation of the owner whose standby it started from
 	bringEnd int64   // own clock: a share that is counted for the first time later brings nothing, it may have been used
 	brought  float64 // weights that were brought, at most 1 in all
 	told     bool    // its balances are known, or known to be unknown: nothing more is waited for

@@ -9,6 +9,7 @@ func (e *Engine) receive(now int64, from string, m *message) {
 	if e.self == nil || from == e.cfg.Node || m.stamp.inc == 0 {
 		return
 	}
+	e.awakeIfLate(now, 0) // what has queued up in front of a process that was stopped must not be taken for news
 	p := e.peer(from)
 	if slices.Contains(p.retired, m.stamp.inc) {
 		e.stats.stale.Add(1)
@@ -32,6 +33,11 @@ func (e *Engine) receive(now int64, from string, m *message) {
 		e.borrow(p, m, now)
 	}
 	reply := &message{}
+	if len(m.reports) > 0 && m.echo.inc != 0 && m.echo.inc != e.inc {
+		// Said to an earlier life of this node. Its sender will hear of this one, and say what it owes anew: charged
+		// now, it would be charged twice.
+		m.reports, m.probe = nil, true
+	}
 	for i := range m.reports {
 		if g := e.handle(p, m.stamp.inc, &m.reports[i], now); g != nil {
 			reply.grants = append(reply.grants, *g)

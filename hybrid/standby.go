@@ -260,6 +260,7 @@ func (e *Engine) adopt(p *partition, s *standby, now int64) {
 		copies = append(copies, c)
 	}
 	e.startFrom(p, copies, s.whole, now)
+	p.adopted = s.inc
 }
 
 // startFrom makes the records the start of a partition's keys. A debt counts at once, a balance as shares arrive.
@@ -293,7 +294,8 @@ func (e *Engine) startFrom(p *partition, copies []copyOf, whole bool, now int64)
 			}
 		}
 		x.start = max(0, c.bal)
-		x.pool += min(0, c.bal)
+		x.adopted = min(0, c.bal)
+		x.pool += x.adopted
 		e.changed(p, x)
 	}
 }

@@ -10,9 +10,7 @@ func (e *Engine) doTick(now, late int64) {
 	if e.self == nil {
 		return
 	}
-	if now-e.lastTick+late-e.tick > e.ttl/2 && e.k > 1 { // with nobody else counted, nobody else can have used anything
-		e.awake(now)
-	}
+	e.awakeIfLate(now, late)
 	e.lastTick = now
 	e.ticks++
 	e.countMembers(now)
@@ -146,6 +144,14 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 		a.owner.reports = append(a.owner.reports, a.report(now))
 	}
 	return !settled || held || a.ask != nil
+}
+
+// awakeIfLate notices that the process was paused, or the machine suspended. With nobody else counted, nobody else can have
+// used anything.
+func (e *Engine) awakeIfLate(now, late int64) {
+	if now-e.lastTick+late-e.tick > e.ttl/2 && e.k > 1 {
+		e.awake(now)
+	}
 }
 
 // awake is called when the node was paused or suspended: whatever it held may have run out. As owner it starts anew, as
