@@ -250,10 +250,12 @@ func (n *Node) leave(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			n.cfg.Logger.Warn("left before every hand-off was acknowledged", "missing", n.e.Handing())
+			n.e.Retire()
 			return errors.Join(n.c.Leave(ctx), n.c.Close())
 		case <-t.C:
 		}
 	}
+	n.e.Retire()
 	return errors.Join(n.c.Leave(ctx), n.c.Close())
 }
 

@@ -101,6 +101,7 @@ type Engine struct {
 	lastTick int64
 	ticks    uint64
 	leaving  bool
+	retired  bool // the others are being told that this node is gone: it has no share any more
 	started  bool // settled, and ticked since: the node's share is in use
 
 	view    View

@@ -248,7 +248,7 @@ func (e *Engine) settled(now int64) bool {
 
 // weight is K, so that the node's share of every limit is 1/K; 0 while it has no share.
 func (e *Engine) weight(now int64) int {
-	if !e.settled(now) {
+	if !e.settled(now) || e.retired {
 		return 0
 	}
 	return e.k
