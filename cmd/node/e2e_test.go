@@ -71,6 +71,7 @@ type server struct {
 	exited chan struct{}
 	http   string
 	bind   string
+	web    *http.Client // reaches it; another one when it lives in a network of its own
 
 	mu  sync.Mutex
 	log []map[string]any
@@ -92,7 +93,7 @@ func startServer(t *testing.T, args ...string) *server {
 // launch runs serve with JSON logs and does not wait.
 func launch(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, exited: make(chan struct{})}
+	s := &server{t: t, exited: make(chan struct{}), web: http.DefaultClient}
 	s.cmd = exec.Command(binary, append([]string{"serve", "--log-format", "json"}, args...)...)
 	s.cmd.Env = withoutSettings(os.Environ())
 	pipe, err := s.cmd.StderrPipe()
@@ -192,7 +193,7 @@ func (s *server) waitReady() {
 
 // status is the status of a GET, 0 without an answer.
 func (s *server) status(path string) int {
-	resp, err := http.Get("http://" + s.http + path)
+	resp, err := s.web.Get("http://" + s.http + path)
 	if err != nil {
 		return 0
 	}
@@ -236,7 +237,7 @@ func startCluster(t *testing.T, n int, args ...string) []*server {
 // members are the names of the members in a state.
 func (s *server) members(state string) []string {
 	var view clusterView
-	resp, err := http.Get("http://" + s.http + "/v1/cluster")
+	resp, err := s.web.Get("http://" + s.http + "/v1/cluster")
 	if err != nil {
 		return nil
 	}
@@ -301,7 +302,7 @@ func (s *server) owner(t *testing.T, limit, key string) (owner string) {
 }
 
 func (s *server) peekOwner(limit, key string) (string, error) {
-	resp, err := http.Get("http://" + s.http + "/v1/peek?limit=" + limit + "&key=" + key)
+	resp, err := s.web.Get("http://" + s.http + "/v1/peek?limit=" + limit + "&key=" + key)
 	if err != nil {
 		return "", err
 	}
