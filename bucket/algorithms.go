@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,21 +44,27 @@ type Spec struct {
 
 // family is one line of the table of algorithms.
 type family struct {
-	name, about string
-	fields      string // of Spec that it uses, beside Rates and RoundUp
-	compile     func(s Spec, r Rate, burst int64, a *Algorithm) (rule, error)
+	name    string
+	fields  string // of Spec that it uses, beside Rates and RoundUp
+	compile func(s Spec, r Rate, burst int64, a *Algorithm) (rule, error)
 }
 
 // rule is one compiled rate of an algorithm.
 type rule interface {
 	meter() Meter
-	capacity() float64 // the largest cost that can ever pass
+	capacity() float64      // the largest cost that can ever pass
+	share(k, rank int) rule // one of k whole shares
 }
 
 // families is the table: an algorithm is a file and a line here.
 func families() []family {
 	return []family{
-		{"fixed_window", "counts per window of the epoch or of a calendar", "calendar timezone", compileWindow},
+		{"token_bucket", "burst", compileTokenBucket},
+		{"fixed_window", "calendar timezone", compileWindow},
+		{"sliding_window", "", compileSliding},
+		{"sliding_log", "max_log", compileLog},
+		{"leaky_bucket", "burst queue max_wait", compileLeaky},
+		{"burst_average", "burst burst_rate burst_threshold burst_time", compileAverage},
 	}
 }
 
@@ -72,8 +79,9 @@ func Algorithms() []string {
 
 // Algorithm is a compiled Spec. It is immutable and safe for concurrent use.
 type Algorithm struct {
-	spec  Spec
-	rules []rule
+	spec      Spec
+	rules     []rule
+	coalesced *atomic.Uint64
 }
 
 // Validate tells what is wrong with the definition, as Compile does.
@@ -90,22 +98,22 @@ func Compile(s Spec) (*Algorithm, error) {
 	}
 	i := slices.IndexFunc(families(), func(f family) bool { return f.name == s.Algorithm })
 	if i < 0 {
-		return nil, fmt.Errorf("%w: algorithm %q is unknown; use one of %s", ErrSpec, s.Algorithm, strings.Join(Algorithms(), ", "))
+		return nil, specError("algorithm %q is unknown; use one of %s", s.Algorithm, strings.Join(Algorithms(), ", "))
 	}
 	f := families()[i]
 	if len(s.Rates) == 0 {
-		return nil, fmt.Errorf("%w: rate is missing", ErrSpec)
+		return nil, specError("rate is missing")
 	}
 	if err := s.unused(f); err != nil {
 		return nil, err
 	}
-	a := &Algorithm{spec: s}
+	a := &Algorithm{spec: s, coalesced: new(atomic.Uint64)}
 	for i, r := range s.Rates {
 		if err := r.Validate(); err != nil {
 			return nil, fmt.Errorf("%w: rate %s: %w", ErrSpec, r, err)
 		}
-		burst := r.Count
-		if i == 0 && s.Burst != 0 {
+		burst := int64(0)
+		if i == 0 {
 			burst = s.Burst
 		}
 		rule, err := f.compile(s, r, burst, a)
@@ -129,14 +137,18 @@ func (s Spec) unused(f family) error {
 	}
 	for _, x := range set {
 		if x.is && !slices.Contains(strings.Fields(f.fields), x.field) {
-			return fmt.Errorf("%w: %s has no meaning for %s; leave it out", ErrSpec, x.field, f.name)
+			return specError("%s has no meaning for %s; leave it out", x.field, f.name)
 		}
 	}
 	return nil
 }
 
 // Spec returns the definition.
-func (a *Algorithm) Spec() Spec { return a.spec }
+func (a *Algorithm) Spec() Spec {
+	s := a.spec
+	s.Rates = slices.Clone(s.Rates)
+	return s
+}
 
 // Limit returns the largest cost that can ever pass, in tokens.
 func (a *Algorithm) Limit() int64 {
@@ -154,40 +166,42 @@ func (a *Algorithm) DenyAll() bool {
 
 // New returns the meter of a key that has used nothing.
 func (a *Algorithm) New() Meter {
-	return a.rules[0].meter()
+	if len(a.rules) == 1 {
+		return a.rules[0].meter()
+	}
+	m := &multiMeter{}
+	for _, r := range a.rules {
+		m.meters = append(m.meters, r.meter())
+	}
+	return m
+}
+
+// Share returns the algorithm of one of k holders of the limit who do not talk to each other. Amounts
+// are divided into whole tokens, floor or ceil by rank (0 to k-1, each held once), so that they add up to
+// the limit; speeds are divided by k.
+func (a *Algorithm) Share(k, rank int) (*Algorithm, error) {
+	if k < 1 || rank < 0 || rank >= k {
+		return nil, fmt.Errorf("%w: rank %d of %d", ErrShare, rank, k)
+	}
+	s := &Algorithm{spec: a.spec, coalesced: a.coalesced}
+	for _, r := range a.rules {
+		s.rules = append(s.rules, r.share(k, rank))
+	}
+	return s, nil
+}
+
+// Coalesced returns how often a sliding_log was full and had to merge events, since the
+// definition was compiled: raise MaxLog if that matters.
+func (a *Algorithm) Coalesced() uint64 { return a.coalesced.Load() }
+
+func specError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrSpec, fmt.Sprintf(format, args...))
 }
 
 // windowTokens checks the count of a window.
 func windowTokens(r Rate) (float64, error) {
 	if r.Count > maxTokens {
-		return 0, fmt.Errorf("%w: rate %s: more than %d tokens per window", ErrSpec, r, int64(maxTokens))
+		return 0, specError("rate %s: more than %d tokens per window", r, int64(maxTokens))
 	}
 	return float64(r.Count), nil
-}
-
-func compileWindow(s Spec, r Rate, _ int64, _ *Algorithm) (rule, error) {
-	tokens, err := windowTokens(r)
-	if err != nil {
-		return nil, err
-	}
-	w := &windowRule{tokens: tokens, roundUp: s.RoundUp, windows: epochWindows(max(r.Per, 1))}
-	if s.Calendar == "" {
-		if s.Timezone != "" {
-			return nil, fmt.Errorf("%w: timezone %q without a calendar; set calendar to day, for example", ErrSpec, s.Timezone)
-		}
-		return w, nil
-	}
-	per, ok := nominal(s.Calendar)
-	if !ok {
-		return nil, fmt.Errorf("%w: calendar %q is unknown; use hour, day, week, month or year", ErrSpec, s.Calendar)
-	}
-	if r.Per != per && r.Count != 0 {
-		return nil, fmt.Errorf("%w: calendar %s needs a rate per %s, not %s", ErrSpec, s.Calendar, s.Calendar, r)
-	}
-	zone, err := loadZone(s.Timezone)
-	if err != nil {
-		return nil, err
-	}
-	w.windows = calendarWindows{s.Calendar, zone}
-	return w, nil
 }

@@ -1,7 +1,6 @@
 package bucket
 
 import (
-	"fmt"
 	"math"
 	"time"
 )
@@ -38,11 +37,11 @@ func loadZone(name string) (*time.Location, error) {
 		return time.UTC, nil
 	}
 	if name == "Local" {
-		return nil, fmt.Errorf("%w: timezone Local may differ between nodes; name the zone, such as Europe/Berlin", ErrSpec)
+		return nil, specError("timezone Local may differ between nodes; name the zone, such as Europe/Berlin")
 	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, fmt.Errorf("%w: timezone %q: %w; use a name such as Europe/Berlin (a program without zone files must import time/tzdata)", ErrSpec, name, err)
+		return nil, specError("timezone %q: %v; use a name such as Europe/Berlin (a program without zone files must import time/tzdata)", name, err)
 	}
 	return loc, nil
 }

@@ -8,7 +8,7 @@ import (
 // fixedWindow counts what is used in windows: [k*P, (k+1)*P) from the Unix epoch, or those of a calendar. Twice
 // the limit can pass in a short time around the end of a window: that is the price of fixed windows.
 //
-// Free = part*limit + kept - used - out. Where nodes disagree about the time, a share that moves within the
+// Free = part*limit - out - max(0, used - kept). Where nodes disagree about the time, a share that moves within the
 // difference around the end of a window may be counted as new at both.
 type fixedWindow struct {
 	moment
@@ -56,8 +56,41 @@ func (p epochWindows) start(n int64) (int64, bool) {
 	return n * int64(p), true
 }
 
+func compileWindow(s Spec, r Rate, _ int64, _ *Algorithm) (rule, error) {
+	tokens, err := windowTokens(r)
+	if err != nil {
+		return nil, err
+	}
+	w := &windowRule{tokens: tokens, roundUp: s.RoundUp, windows: epochWindows(max(r.Per, 1))}
+	if s.Calendar == "" {
+		if s.Timezone != "" {
+			return nil, specError("timezone %q without a calendar; set calendar to day, for example", s.Timezone)
+		}
+		return w, nil
+	}
+	per, ok := nominal(s.Calendar)
+	if !ok {
+		return nil, specError("calendar %q is unknown; use hour, day, week, month or year", s.Calendar)
+	}
+	if r.Per != per && r.Count != 0 {
+		return nil, specError("calendar %s needs a rate per %s, not %s", s.Calendar, s.Calendar, r)
+	}
+	zone, err := loadZone(s.Timezone)
+	if err != nil {
+		return nil, err
+	}
+	w.windows = calendarWindows{s.Calendar, zone}
+	return w, nil
+}
+
 func (r *windowRule) meter() Meter      { return &fixedWindow{rule: r} }
 func (r *windowRule) capacity() float64 { return r.tokens }
+
+func (r *windowRule) share(k, rank int) rule {
+	s := *r
+	s.tokens = wholeShare(r.tokens, k, rank)
+	return &s
+}
 
 func (r *windowRule) amount(part float64) float64 { return amount(r.tokens, part, r.roundUp) }
 
@@ -97,7 +130,8 @@ func book(used, kept, more float64) (float64, float64) {
 }
 
 func (m *fixedWindow) Free() float64 {
-	return m.rule.amount(m.part) + m.kept - m.used - m.out
+	// What is kept may be used, but not given away as credit: that might be spent in the next window.
+	return snap(m.rule.amount(m.part) - m.out - max(m.used-m.kept, 0))
 }
 
 func (m *fixedWindow) Use(n, out float64) {
@@ -112,7 +146,7 @@ func (m *fixedWindow) Wait(n float64) time.Duration {
 	switch {
 	case m.Free() >= n:
 		return 0
-	case m.rule.amount(m.part)-m.out < n || m.span.end == math.MaxInt64:
+	case snap(m.rule.amount(m.part)-m.out) < n || m.span.end == math.MaxInt64:
 		return Never
 	}
 	return time.Duration(m.span.end - m.now)
@@ -121,6 +155,11 @@ func (m *fixedWindow) Wait(n float64) time.Duration {
 func (m *fixedWindow) Reset() time.Duration { return until(m.span.end, m.now) }
 
 func (m *fixedWindow) Fresh() bool { return m.used == 0 && m.kept == 0 && m.out == 0 }
+
+func (m *fixedWindow) clone() Meter {
+	c := *m
+	return &c
+}
 
 func (m *fixedWindow) taken() float64 { return m.used }
 
@@ -151,6 +190,10 @@ func (m *fixedWindow) Load(b []byte, now int64) error {
 	n.used, n.kept = r.amount(), r.amount()
 	if err := r.end(); err != nil {
 		return err
+	}
+	if !n.begun {
+		*m = fixedWindow{moment: n.moment, rule: m.rule}
+		return nil
 	}
 	span, ahead, err := loadWindow(m.rule.windows, number, n.now)
 	if err != nil {

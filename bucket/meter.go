@@ -19,12 +19,14 @@ import (
 //   - part is the part of the limit that may be used, 0 to 1.
 //   - out is how many tokens are out as credit: granted, and not yet known to be spent.
 //
-// A change of part changes nothing at that moment: a share that comes was, as far as is known, just used
-// up elsewhere, and one that goes starts empty elsewhere. So what may be used now stays, and the difference is
-// booked as usage that ages like any other. Who knows better returns the tokens that a share brings (Return).
-// A first Advance with part 0 therefore makes a meter that starts empty.
+// A share that comes was just used up elsewhere, as far as is known, and one that goes starts empty elsewhere. So a
+// rise of part frees nothing at that moment: the tokens that it brings are booked as used now, and age as such. After a
+// fall buckets and windows may use what they had until those shares refill elsewhere; a log may not. Who knows
+// better gives the tokens that a share brings with Return. A first Advance with part 0 therefore
+// makes a meter that starts empty.
 //
-// Invariant: Free() + out <= what the algorithm allows at once.
+// Invariant: Free() + out <= what the algorithm allows at once. Where shares move, all owners together admit no more
+// than the whole limit, provided that of each owner out <= part*limit: recall credit before the part falls.
 type Meter interface {
 	// Advance moves to now. Until now held what the last call said; from now on hold part and out. Tokens
 	// that are no longer out count as spent now.
@@ -62,6 +64,7 @@ type Meter interface {
 	Load(b []byte, now int64) error
 
 	at() *moment
+	clone() Meter
 	taken() float64        // tokens that count as used, without out
 	adopt(old Meter) error // takes over what old, a started meter of any algorithm, remembers
 }
@@ -81,20 +84,28 @@ var errKind = errors.New("bucket: another kind of meter")
 
 // Resize returns a meter of algorithm a that goes on where old ended, as of old's last Advance: windows keep
 // what was used, buckets keep their tokens, cut to a lower burst. A raised limit gives a bucket no tokens at once. From one
-// kind of algorithm to another what counts as used is carried over as if it were used now. Do
-// not use old afterwards.
+// kind of algorithm to another what counts as used is carried over as if it were used now, down
+// to an empty meter. Of several rates each goes on with the one in the same place. Do not use old afterwards.
 func Resize(old Meter, a *Algorithm) Meter {
 	m := a.New()
 	if !old.at().begun {
 		return m
 	}
+	if o, ok := old.(*multiMeter); ok && len(a.rules) == 1 {
+		old = o.meters[0]
+	}
+	goOn(m, old)
+	return m
+}
+
+// goOn makes the new meter m continue old.
+func goOn(m, old Meter) {
 	if m.adopt(old) == nil {
-		return m
+		return
 	}
 	o := old.at()
 	m.Advance(o.now, o.part, 0)
-	m.Use(max(0, old.taken())+o.out, o.out)
-	return m
+	m.Use(min(max(0, old.taken()), max(0, m.Free()))+o.out, o.out)
 }
 
 // moment is where a meter stands.

@@ -134,6 +134,21 @@ func (r *reader) amount() float64 {
 	return v
 }
 
+// bytes reads a length and so many bytes.
+func (r *reader) bytes() []byte {
+	if r.err != nil {
+		return nil
+	}
+	size, n := binary.Uvarint(r.b)
+	if n <= 0 || size > uint64(len(r.b)-n) {
+		r.fail("it ends too early")
+		return nil
+	}
+	v := r.b[n : n+int(size)]
+	r.b = r.b[n+int(size):]
+	return v
+}
+
 func (r *reader) header(now int64) moment {
 	m := moment{now: max(now, 0)}
 	switch r.byte() {

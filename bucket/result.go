@@ -33,6 +33,10 @@ type Result struct {
 	// ResetAfter is the shortest wait until the bucket is full: 0 if it is full
 	// or denies all, Never if that takes longer than the clock runs.
 	ResetAfter time.Duration
+
+	// Delay is how long after the decision the tokens that were taken may depart: only a
+	// leaky_bucket with a queue lets them wait.
+	Delay time.Duration
 }
 
 // wait returns how long it is from now until the time t, or Never if t never comes.
