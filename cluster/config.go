@@ -214,6 +214,9 @@ func (c Config) memberlistConfig() *memberlist.Config {
 		m.PushPullInterval = 15 * time.Second
 		m.TCPTimeout = 5 * time.Second
 	}
+	// A process that crashed counts among the members until it is reaped, also after its node has come back. Then memberlist
+	// expects more confirmations of a suspicion than there are members to give them, and waits six times as long.
+	m.SuspicionMaxTimeoutMult = 2
 	m.Label = c.ClusterName
 	// Compression halves the packet rate and doubles the round trip of small packets.
 	m.EnableCompression = false

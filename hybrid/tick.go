@@ -84,7 +84,7 @@ func (e *Engine) pack(p *peer, m *message, room int, now int64) {
 
 // Holding times of credit, in ticks.
 const (
-	idleTicks  = 60 // credit that was not used for so long is returned
+	idleTicks  = 80 // credit that was not used for so long is returned
 	renewTicks = 2  // an idle account's lease is renewed this often
 )
 
