@@ -120,8 +120,8 @@ func (e *Engine) serve(a *account, g *grant, now int64) {
 			k.waiters = k.waiters[1:]
 			continue
 		}
-		if g.flags&grantHold != 0 || !w.asked {
-			break
+		if g.flags&grantRefused == 0 || !w.asked {
+			break // put off, or the answer to a report in which nobody wanted anything
 		}
 		if !refused {
 			e.refuse(a, g, now)
@@ -138,6 +138,7 @@ func (e *Engine) serve(a *account, g *grant, now int64) {
 	}
 	if len(k.waiters) == 0 {
 		e.endAsk(a)
+		e.tellSpent(a, now)
 		return
 	}
 	if !k.waiters[0].asked && a.owner != e.self {
@@ -145,6 +146,23 @@ func (e *Engine) serve(a *account, g *grant, now int64) {
 		k.started = now
 		e.sendAsk(a, now)
 	}
+}
+
+// tellSpent reports at once what was just spent, where the pool may be full but for what is out before the next tick does:
+// until its owner hears of it, nothing refills in its place. With a burst of 1 that would cost half of the rate.
+func (e *Engine) tellSpent(a *account, now int64) {
+	out, gain := float64(a.outAll), a.limit.perNs*float64(e.tick)
+	if a.counters() == a.sent || a.known+out+gain < float64(a.limit.spec.Burst) || out < gain/100 {
+		return // said already; the pool has room until the tick; or it is next to nothing
+	}
+	r := a.report(now)
+	if a.owner == e.self {
+		if g := e.handle(e.self, e.inc, &r, now); g != nil {
+			e.apply(a, g, now, now)
+		}
+		return
+	}
+	e.send(a.owner, &message{reports: []report{r}}, now, false)
 }
 
 func (e *Engine) endAsk(a *account) {

@@ -16,7 +16,7 @@ func TestLiveChangeKeepsWhatWasUsed(t *testing.T) {
 		s := Spec{Name: "api", Rate: bucket.Per(1, 30*24*time.Hour), Burst: 100, Mode: m}
 		w := quiet(t, 3, 0, s)
 		rest := func() float64 {
-			w.sleep((idleTicks + 10) * tick) // all credit is back
+			w.rest() // all credit is back
 			pool, out := w.balance("k")
 			if out != 0 {
 				t.Errorf("%.0f are out", out)
@@ -209,7 +209,7 @@ func TestCanceledRequestLosesNothing(t *testing.T) {
 	if d := n.ask("k", 1); !d.OK {
 		t.Errorf("%+v", d)
 	}
-	w.sleep(7 * sec)
+	w.rest()
 	if pool, out := w.balance("k"); out != 0 || pool < 7-1e-3 {
 		t.Errorf("2 requests of 9: %.3f are left, %.0f out", pool, out)
 	}

@@ -159,7 +159,7 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 	x := e.ledger(p, l, m.key, hash, now)
 	if x == nil {
 		e.stats.overflows.Add(1)
-		return &grant{gen: m.gen, rate: 1e9 / float64(e.tick), flags: grantContended}
+		return &grant{gen: m.gen, rate: 1e9 / float64(e.tick), flags: grantContended | grantRefused}
 	}
 	p.refill(x, now)
 	had := x.returned(from.name, inc, m.gen)
@@ -205,9 +205,9 @@ func (e *Engine) refusing(p *partition, x *ledger, n *entry, m *report, now int6
 		n.quietUntil += int64(min(max(0, float64(n.refused)-p.level(x, now))/rate, float64(time.Hour)))
 	}
 	if demand > x.limit.perNs*p.era().fraction {
-		return grantContended
+		return grantContended | grantRefused
 	}
-	return 0
+	return grantRefused
 }
 
 // recall calls credit back from lenders that do not use it. It says whether some has come or may come soon.

@@ -48,7 +48,7 @@ func (w *world) fill() {
 	for _, k := range w.keys {
 		w.owner(k).ask(k, 1)
 	}
-	w.sleep((idleTicks + 10) * tick)
+	w.rest()
 	w.define(slow)
 }
 
@@ -66,7 +66,7 @@ func (w *world) use() map[string]float64 {
 			used[k] += 100
 		}
 	}
-	w.sleep((idleTicks + 10) * tick)
+	w.rest()
 	return used
 }
 
@@ -116,7 +116,7 @@ func TestPlannedChangesKeepEveryBalance(t *testing.T) {
 						used[w.keys[i]]++
 					}
 				}
-				w.sleep((idleTicks + 10) * tick)
+				w.rest()
 				w.left(used, "after more use")
 			})
 		}

@@ -55,6 +55,7 @@ const (
 	grantNews                  // not an answer: tokens appeared for a denied key
 	grantNoLimit               // the owner has no limit of this name
 	grantContended             // demand exceeds the pool
+	grantRefused               // what was wanted is not there: a denial
 )
 
 // grant is the owner's side of one key: G and the counters it has seen.

@@ -57,7 +57,7 @@ func TestAllCreditComesBackWhenQuiet(t *testing.T) {
 // quietAgain checks a key of 20/s and burst 40 that was used until now.
 func (w *world) quietAgain(k string) {
 	t := w.t
-	w.sleep((idleTicks + 10) * tick)
+	w.rest()
 	for _, n := range w.nodes {
 		if c := n.credit(k); c != 0 || len(n.e.active) != 0 {
 			t.Errorf("%s holds %d and has %d active accounts", n.name, c, len(n.e.active))
@@ -238,7 +238,8 @@ func TestDoubledAndReorderedMessagesChangeNoBalance(t *testing.T) {
 					w.revive(w.nodes[3])
 				}
 			}
-			w.sleep(10 * sec)
+			w.rest()
+			w.rest()
 			for _, k := range w.keys {
 				if used[k] < 300 {
 					t.Errorf("spread %v: only %.0f tokens of %s were used", time.Duration(spread), used[k], k)
@@ -281,7 +282,8 @@ func TestDroppedAccountsAndLedgersAreNotMissed(t *testing.T) {
 		drop()
 		w.sleep(40 * sec)
 		busy = false
-		w.sleep(10 * sec)
+		w.rest()
+		w.rest()
 		for _, n := range w.nodes {
 			dropped += n.e.stats.swept.Load()
 			if len(n.e.accounts) > 0 || n.e.nledgers > 0 {
@@ -391,4 +393,21 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Errorf("the debt of 16 is %.3f, with %.0f out", pool, out)
 		}
 	})
+}
+
+// TestSmallBurstsUseTheirRate: with a burst that is gone within a tick, what was granted refills from when its owner hears that
+// it was spent. That must not wait for the tick: of a limit with a burst of 1 it would cost half.
+func TestSmallBurstsUseTheirRate(t *testing.T) {
+	for _, m := range []Mode{Hybrid, Strict} {
+		for _, x := range []struct {
+			rate, burst int64
+			least       float64
+		}{{10, 1, 0.95}, {50, 1, 0.9}, {50, 2, 0.95}, {50, 5, 0.98}, {200, 5, 0.97}} {
+			l := workload{nodes: 5, rate: bucket.Per(x.rate, time.Second), burst: x.burst, seconds: 10,
+				offered: func(int, int64) float64 { return 3 * float64(x.rate) / 5 }}
+			if o := l.play(t, m, 0); o.utilization < x.least {
+				t.Errorf("%v, %d/s with a burst of %d: %.3f of it was used", m, x.rate, x.burst, o.utilization)
+			}
+		}
+	}
 }

@@ -25,7 +25,7 @@ func TestRefusedFloodOfASlowKeyCostsNothing(t *testing.T) {
 			if ok := n.takes("k", 100); ok != 5 {
 				t.Fatalf("%d requests passed, 5 should", ok)
 			}
-			w.sleep(8 * sec) // credit that is left elsewhere comes back
+			w.rest()
 			before := w.messages
 			for range 1000 {
 				for range perMs {
@@ -122,7 +122,7 @@ func TestNewsLiftsADenial(t *testing.T) {
 				w := quiet(t, 3, 0, s)
 				denied, by := w.others("k")[0], w.others("k")[1]
 				denied.takes("k", 5)
-				w.sleep(8 * sec)
+				w.rest()
 				if d := denied.ask("k", x.cost); d.OK {
 					t.Fatalf("5 of 5 are used: %+v", d)
 				}
@@ -145,7 +145,7 @@ func TestRaisedRateIsToldWhenTheOwnerLearnsOfItLast(t *testing.T) {
 		w := quiet(t, 3, 0, s)
 		n := w.others("k")[0]
 		n.takes("k", 5)
-		w.sleep(8 * sec)
+		w.rest()
 		s.Rate = bucket.Per(30, time.Minute)
 		n.define(s)
 		if d := n.ask("k", 1); d.OK {

@@ -32,6 +32,9 @@ func slow(burst int64) Spec {
 
 func (w *world) sleep(d int64) { w.run(w.now + d) }
 
+// rest lasts until idle credit has come back.
+func (w *world) rest() { w.sleep((idleTicks + 10) * tick) }
+
 // step lets the next event happen.
 func (w *world) step() {
 	x := heap.Pop(&w.queue).(event)
