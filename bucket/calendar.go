@@ -88,15 +88,18 @@ func (c calendarWindows) dates(y int, m time.Month, d int) (start, end time.Time
 // clocks skip: the change itself, or what lies before it.
 func midnight(y int, m time.Month, d int, zone *time.Location) time.Time {
 	t := time.Date(y, m, d, 0, 0, 0, 0, zone)
-	if t.Hour() == 0 {
+	y, m, d = time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Date() // the 32nd is the first
+	switch ty, tm, td := t.Date(); {
+	case ty == y && tm == m && td == d && t.Hour() == 0:
 		return t
-	}
-	start, end := t.ZoneBounds()
-	if t.Hour() > 12 && !end.IsZero() { // late on the day before
-		return end
-	}
-	if !start.IsZero() && t.Sub(start) < 12*time.Hour {
-		return start
+	case time.Date(ty, tm, td, 0, 0, 0, 0, time.UTC).Before(time.Date(y, m, d, 0, 0, 0, 0, time.UTC)):
+		if _, end := t.ZoneBounds(); !end.IsZero() {
+			return end
+		}
+	default:
+		if start, _ := t.ZoneBounds(); !start.IsZero() && t.Sub(start) < 12*time.Hour {
+			return start
+		}
 	}
 	return t
 }

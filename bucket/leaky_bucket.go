@@ -24,7 +24,7 @@ func (m *queueMeter) Delay() time.Duration {
 	need := m.rule.amount(m.part) - 1
 	c := m.bucketMeter
 	c.out = 0
-	return c.wait(need, func(t int64) bool { return c.grown(t) >= need })
+	return c.Wait(need)
 }
 
 func (m *queueMeter) clone() Meter {

@@ -7,9 +7,15 @@ import (
 )
 
 // bucketMeter is a token bucket as a Meter: the pool of a part of a limit. It refills at part*rate up to
-// part*burst, less what is out. When the part falls, refill falls at once and the cap follows at the
-// speed at which the shares that left refill elsewhere, where they started empty:
-// cap(t) = max(part*burst, cap - (1-part)*rate*t).
+// part*burst, less what is out. When the part changes, refill changes at once, and the cap follows:
+//
+//	down  cap(t) = max(part*burst, cap - (1-part)*rate*t)
+//	up    cap(t) = min(part*burst, cap + part*rate*t)
+//
+// Shares start empty where they come to, so the caps of all owners never add up to more than burst: while one falls, it falls at
+// least as fast as all others rise, since their parts add up to at most 1-part; while none
+// falls, each is at most part*burst. And in any time t no more passes than all caps and rate*t. If the cap jumped up
+// with the part, moving a share to and fro would gain tokens.
 //
 // Exactness: the pool is meant at the time since, and since moves only when the pool is at its cap
 // (a whole number of tokens where part is 1) or the part changes. So refilling is one
@@ -130,11 +136,11 @@ func (m *bucketMeter) grown(t int64) float64 {
 
 // top is the cap at t.
 func (m *bucketMeter) top(t int64) float64 {
-	full := m.rule.amount(m.part)
-	if m.cap <= full {
-		return full
+	full, most := m.rule.amount(m.part), float64(t-m.since)*m.rule.speed()
+	if m.cap < full {
+		return min(full, m.cap+most*m.part)
 	}
-	return max(full, m.cap-float64(t-m.since)*m.rule.speed()*(1-m.part))
+	return max(full, m.cap-most*(1-m.part))
 }
 
 // level is the pool at t, and whether the cap holds it. A cap that falls, or too much credit, takes tokens from the pool,
@@ -180,14 +186,18 @@ func (m *bucketMeter) Advance(now int64, part, out float64) {
 	m.now = now
 	m.settle(part != m.part || out > m.out)
 	m.out = out
-	if part != m.part {
-		m.part = part
-		m.cap = max(m.cap, m.rule.amount(part))
-	}
+	m.part = part
 }
 
-func (m *bucketMeter) Free() float64 {
-	level, _ := m.level(m.now)
+func (m *bucketMeter) Free() float64 { return m.free(m.now) }
+
+// free is what of the level may be given away: credit may stay out for long, so a cap that still has to fall is not
+// for it.
+func (m *bucketMeter) free(t int64) float64 {
+	level, _ := m.level(t)
+	if most := m.rule.amount(m.part) - m.out; level > most {
+		return max(most, min(level, 0))
+	}
 	return level
 }
 
@@ -202,6 +212,9 @@ func (m *bucketMeter) Use(n, out float64) {
 
 func (m *bucketMeter) Return(n, out float64) {
 	m.pool += n
+	if more := n + out - m.out; more > 0 { // a refund, or tokens that a share brought
+		m.cap = max(m.cap, min(m.rule.amount(m.part), m.grown(m.now)+out))
+	}
 	m.out = out
 	if g, top := m.grown(m.now), m.top(m.now); g >= top-out {
 		m.cap = top
@@ -210,11 +223,6 @@ func (m *bucketMeter) Return(n, out float64) {
 }
 
 func (m *bucketMeter) Wait(n float64) time.Duration {
-	return m.wait(n, func(t int64) bool { return m.grown(t) >= n })
-}
-
-// wait finds the first time at which the growing pool is enough and the cap does not prevent it.
-func (m *bucketMeter) wait(n float64, enough func(t int64) bool) time.Duration {
 	if m.Free() >= n {
 		return 0
 	}
@@ -222,11 +230,19 @@ func (m *bucketMeter) wait(n float64, enough func(t int64) bool) time.Duration {
 	if speed == 0 {
 		return Never
 	}
-	t := firstTime(m.now, m.since+toTime((n-m.pool)/speed), enough)
+	// A cap that rises goes on letting through what it has let through; one that falls does not: there the growing
+	// pool tells when it can be, and the cap whether it is.
+	enough := func(t int64) bool { return m.grown(t) >= n }
+	guess := (n - m.pool) / speed
+	if m.cap < m.rule.amount(m.part) {
+		enough = func(t int64) bool { return m.free(t) >= n }
+		guess = max(guess, (n+m.out-m.cap)/speed)
+	}
+	t := firstTime(m.now, m.since+toTime(guess), enough)
 	if t == math.MaxInt64 {
 		return Never
 	}
-	if level, _ := m.level(t); level < n {
+	if m.free(t) < n {
 		return Never
 	}
 	return until(t, m.now)
@@ -241,7 +257,7 @@ func (m *bucketMeter) Reset() time.Duration {
 
 func (m *bucketMeter) Fresh() bool {
 	full := m.rule.amount(m.part)
-	return m.out == 0 && m.top(m.now) <= full && m.Free() >= full
+	return m.out == 0 && m.top(m.now) == full && m.Free() >= full
 }
 
 func (m *bucketMeter) clone() Meter {
@@ -290,7 +306,7 @@ func (m *bucketMeter) Load(b []byte, now int64) error {
 		return nil
 	}
 	// A cap above what can be, or a pool above that, comes from another definition.
-	n.cap = max(min(n.cap, n.rule.burst), n.rule.amount(n.part))
+	n.cap = min(n.cap, n.rule.burst)
 	n.pool = min(n.pool, n.cap)
 	*m = n
 	return nil

@@ -248,7 +248,11 @@ func (w *poolTwin) step(to int64) {
 		speed = w.average.fast
 	}
 	cap := w.cap
-	w.cap = most(w.full(), minus(w.cap, times(times(d, w.speed), minus(rat(1), w.part))))
+	if w.cap.Cmp(w.full()) < 0 {
+		w.cap = least(w.full(), plus(w.cap, times(times(d, w.speed), w.part)))
+	} else {
+		w.cap = most(w.full(), minus(w.cap, times(times(d, w.speed), minus(rat(1), w.part))))
+	}
 	if w.average != nil {
 		w.cap, cap = w.full(), w.full()
 	}
@@ -294,14 +298,19 @@ func (w *poolTwin) advance(now int64, part, out *big.Rat) {
 		a.used[k] = plus(in(a.used, k), times(a.threshold, minus(part, w.part)))
 	}
 	w.part, w.out = part, out
-	w.cap = most(w.cap, w.full())
 	if w.average != nil {
 		w.cap = w.full()
 		w.pool = w.clamp(w.pool)
 	}
 }
 
-func (w *poolTwin) free() *big.Rat { return w.clamp(w.pool) }
+func (w *poolTwin) free() *big.Rat {
+	f := w.clamp(w.pool)
+	if room := minus(w.full(), w.out); f.Cmp(room) > 0 {
+		return most(room, least(f, zero()))
+	}
+	return f
+}
 
 func (w *poolTwin) use(n, out *big.Rat) {
 	w.pool, w.out = minus(w.pool, n), out
@@ -312,6 +321,9 @@ func (w *poolTwin) use(n, out *big.Rat) {
 }
 
 func (w *poolTwin) giveBack(n, out *big.Rat) {
+	if c := minus(plus(n, out), w.out); c.Sign() > 0 {
+		w.cap = most(w.cap, least(w.full(), plus(plus(w.pool, n), out)))
+	}
 	w.out = out
 	w.pool = w.clamp(plus(w.pool, n))
 	if a := w.average; a != nil {
