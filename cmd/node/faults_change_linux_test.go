@@ -77,9 +77,9 @@ func (k *slow) exhaust(t *testing.T, r *rig) {
 }
 
 // Three nodes are stopped and started again one after the other, under load. What
-// was used before stays used.
+// was used before stays used, and nothing is let through meanwhile.
 func TestARollingRestartForgetsNothing(t *testing.T) {
-	r := newRig(t, 3, nil, "--limit", hourlyFlag)
+	r := newRig(t, 3, kinds(), "--limit", hourlyFlag)
 	var keys []*slow
 	for i := range 30 {
 		k := &slow{key: fmt.Sprintf("key-%d-%x", i, r.rng.Uint32())}
@@ -91,6 +91,7 @@ func TestARollingRestartForgetsNothing(t *testing.T) {
 		keys = append(keys, k)
 	}
 
+	busy := r.everyKind(r.rng.IntN(3))
 	var ended atomic.Bool
 	var workers sync.WaitGroup
 	t.Cleanup(func() { ended.Store(true) })
@@ -131,6 +132,10 @@ func TestARollingRestartForgetsNothing(t *testing.T) {
 		}
 	}
 	judgeSlow(t, r, keys)
+	for _, s := range busy {
+		s.waitUsed()
+		s.judge("rolling restart, saturated", 0)
+	}
 }
 
 // judgeSlow compares each key with burst and refill, and logs the sums and the worst.

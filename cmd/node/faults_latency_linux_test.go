@@ -50,7 +50,7 @@ func TestReportTimesOfDecisionsUnderFaults(t *testing.T) {
 		start := time.Now()
 		for _, i := range others {
 			for range 3 {
-				workers.Go(func() { r.timeAnswers(r.nodes[i].server(), keys, result, lasting(2500*time.Millisecond)) })
+				workers.Go(func() { r.timeAnswers(r.nodes[i].server(), keys, result, lasting(2*time.Second)) })
 			}
 		}
 		workers.Wait()

@@ -18,7 +18,7 @@ func TestALossOfThirtyPercentLetsNothingThrough(t *testing.T) {
 	for i, l := range r.rules {
 		streams = append(streams, r.load(l, keys[i], pressure{2, 15 * time.Millisecond}, r.every()...))
 	}
-	sleep(6 * time.Second)
+	sleep(5 * time.Second)
 	for _, s := range streams {
 		s.judge("loss of 30 %", 0)
 	}
