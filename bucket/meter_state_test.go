@@ -129,7 +129,7 @@ func TestLoadRefusesWhatCannotBe(t *testing.T) {
 		"more":      append(good(bucket), 0),
 		"a flag":    append([]byte{1, kindBucket, 7}, good(bucket)[3:]...),
 		"a part":    putFloats(putInt(putFloats([]byte{1, kindBucket, 1}, 1.5, 0), 0), 1, 1),
-		"an amount": putFloats(append(putInt(putFloats([]byte{1, kindBucket, 1}, 1, math.NaN()), 0)), 1, 1),
+		"an amount": putFloats(putInt(putFloats([]byte{1, kindBucket, 1}, 1, math.NaN()), 0), 1, 1),
 		"an age":    putFloats(putInt(putFloats([]byte{1, kindBucket, 1}, 1, 0), -5), 1, 1),
 	} {
 		if err := bucket.New().Load(b, t0); !errors.Is(err, ErrState) {
