@@ -133,20 +133,14 @@ func (m *averageMeter) settle(must bool) {
 	}
 }
 
-// enter begins a slice: the slices before it decide the speed.
-func (m *averageMeter) enter(slice int64) {
-	for k := m.slice + 1; k < min(slice, m.slice+slices16); k++ {
-		m.used[k%slices16] = 0
-	}
-	if slice-m.slice > slices16 {
-		m.used = [slices16]float64{}
-	}
-	m.slice = slice
+// enter begins the next slice: the 16 before it decide the speed. The oldest of them then makes room for it.
+func (m *averageMeter) enter() {
+	m.slice++
 	if fast := m.total() < m.rule.threshold*m.part-1e-9; fast != m.fast {
 		m.settle(true)
 		m.fast = fast
 	}
-	m.used[slice%slices16] = 0
+	m.used[m.slice%slices16] = 0
 }
 
 func (m *averageMeter) total() float64 {
@@ -174,7 +168,7 @@ func (m *averageMeter) border() int64 {
 func (m *averageMeter) move(now int64) {
 	for now >= m.border() && !m.idle() {
 		m.now = m.border()
-		m.enter(m.slice + 1)
+		m.enter()
 	}
 	m.now = now
 	if s := now / m.rule.slice; s > m.slice {

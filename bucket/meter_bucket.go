@@ -252,7 +252,12 @@ func (m *bucketMeter) Reset() time.Duration {
 	full := m.rule.amount(m.part)
 	c := *m
 	c.out = 0
-	return c.Wait(full)
+	wait := c.Wait(full)
+	if m.cap <= full || m.part >= 1 || wait == Never {
+		return wait
+	}
+	falls := m.since + toTime((m.cap-full)/(m.rule.speed()*(1-m.part)))
+	return max(wait, until(firstTime(m.now, falls, func(t int64) bool { return m.top(t) == full }), m.now))
 }
 
 func (m *bucketMeter) Fresh() bool {

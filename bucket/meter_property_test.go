@@ -114,6 +114,29 @@ func (x *run) check() {
 	x.checkWait(0)
 	x.checkWait(1)
 	x.checkWait(x.a.Limit())
+	x.checkReset()
+}
+
+// checkReset holds Reset against Fresh: where nothing is out the meter is as new then, and not earlier. Windows
+// tell their end even if they are as new already.
+func (x *run) checkReset() {
+	x.t.Helper()
+	reset := x.m.Reset()
+	if x.out > 0 || reset == Never {
+		return
+	}
+	p, _ := x.part.Float64()
+	fresh := func(d time.Duration) bool {
+		c := x.m.clone()
+		c.Advance(x.now+int64(d), p, 0)
+		return c.Fresh()
+	}
+	if !fresh(reset) {
+		x.fail("not as new after %v", reset)
+	}
+	if reset > 0 && x.a.spec.Algorithm != "fixed_window" && fresh(reset-1) {
+		x.fail("as new 1 ns before %v", reset)
+	}
 }
 
 // checkWait holds Wait against the twin and against the meter itself.

@@ -151,12 +151,12 @@ func (m *slidingWindow) first(n float64, end int64) int64 {
 func (m *slidingWindow) Reset() time.Duration {
 	left := m.rule.period - (m.now - m.start)
 	switch {
-	case m.cur != 0 || m.kept != 0:
+	case m.cur > m.kept:
 		if left > math.MaxInt64-m.rule.period {
 			return Never
 		}
 		return time.Duration(left + m.rule.period)
-	case m.prev != 0:
+	case m.prev != 0 || m.cur != 0 || m.kept != 0:
 		return time.Duration(left)
 	}
 	return 0
