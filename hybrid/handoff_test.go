@@ -379,3 +379,20 @@ func TestOwedOnceThroughARestart(t *testing.T) {
 		}
 	}
 }
+
+// TestGrantToAnEarlierLifeIsVoid: generations are numbered from 1 in every life of a process, so an answer to the life before
+// names one that this life has as well.
+func TestGrantToAnEarlierLifeIsVoid(t *testing.T) {
+	w := quiet(t, 3, 0, slow(90))
+	n, o := w.others("k")[0], w.owner("k")
+	n.ask("k", 1)
+	a, _ := n.limit.accounts.Load("k")
+	held := n.credit("k")
+	for _, to := range []uint64{n.e.inc + 1000, n.e.inc} {
+		m := &message{stamp: stamp{o.e.inc, o.e.ownEpoch, o.clock()}, echo: stamp{to, 1, 1}, grants: []grant{{gen: a.gen, g: a.g + 48}}}
+		n.e.Receive(n.clock(), o.name, encode(newWriter(), m))
+		if got := n.credit("k"); to != n.e.inc && got != held || to == n.e.inc && got != held+48 {
+			t.Errorf("a grant to %d taken in by %d: credit was %d and is %d", to, n.e.inc, held, got)
+		}
+	}
+}

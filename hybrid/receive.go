@@ -64,6 +64,9 @@ func (e *Engine) sendGrants(to *peer, gs []grant, re, now int64) {
 }
 
 func (e *Engine) receiveGrants(p *peer, m *message, now int64) {
+	if len(m.grants) > 0 && m.echo.inc != e.inc {
+		return // granted to an earlier life of this node: its generations have the same numbers
+	}
 	for i := range m.grants {
 		g := &m.grants[i]
 		a := e.byGen[g.gen]
