@@ -124,6 +124,9 @@ func TestMessagesAtRest(t *testing.T) {
 // TestNoAllocationOnCreditAndOnDenial: the two decisions that are made in local memory allocate nothing.
 func TestNoAllocationOnCreditAndOnDenial(t *testing.T) {
 	b := newBare(t, 3, Spec{Name: "api", Rate: bucket.Per(1, 10*time.Hour), Burst: 3000}, 0)
+	for range 30 { // until it is known that nobody has anything to tell of these keys
+		b.tick()
+	}
 	var far string // a key of another node
 	e := b.engines[b.names[0]]
 	l, _ := e.Lookup("api")
