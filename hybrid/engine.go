@@ -101,8 +101,9 @@ type Engine struct {
 	lastTick int64
 	ticks    uint64
 	leaving  bool
-	retired  bool // the others are being told that this node is gone: it has no share any more
-	started  bool // settled, and ticked since: the node's share is in use
+	welcome  uint64 // the incarnation that every member counts
+	retired  bool   // the others are being told that this node is gone: it has no share any more
+	started  bool   // settled, and ticked since: the node's share is in use
 
 	view    View
 	peers   []*peer // sorted by name; includes this node

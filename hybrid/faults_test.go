@@ -174,10 +174,20 @@ func (w *world) revive(x *simNode) {
 	}
 	x.boot()
 	for _, o := range w.nodes {
-		if o.alive && !w.cut[[2]int{o.id, x.id}] {
-			x.view[o.id] = true
+		if !o.alive || o == x || w.cut[[2]int{o.id, x.id}] || w.cut[[2]int{x.id, o.id}] {
+			continue
+		}
+		x.view[o.id] = true // and what it knows of others, as members tell each other
+		for i := range o.view {
+			x.view[i] = true
+		}
+		for i, at := range o.failed {
+			if i != x.id {
+				x.failed[i] = x.clock() - (o.clock() - at)
+			}
 		}
 	}
+	w.detect()
 	x.push()
 	w.meet(x.id)
 }

@@ -16,7 +16,10 @@ type handOff struct {
 	inc, epoch uint64
 	parts      bits // told of completely
 	fresh      bits // of these, taken over a moment ago by a process that started: it knew nothing of other keys
-	copies     []copyOf
+	// since is the incarnation of an owner out of whose standby the sender started as heir. If that owner lives on, it
+	// has its balances still, and is only told what was spent of them.
+	since  uint64
+	copies []copyOf
 }
 
 // handing is a hand-off that has not been acknowledged.
@@ -49,6 +52,7 @@ func encodeHandOff(h *handOff) []byte {
 	w.u(h.epoch)
 	w.b(h.parts)
 	w.b(h.fresh)
+	w.u(h.since)
 	w.copies(h.copies)
 	return w.buf.Bytes()
 }
@@ -62,7 +66,7 @@ func decodeHandOff(b []byte) (*handOff, error) {
 	if r.err == nil && kind != kindHandOff && kind != kindRestore {
 		return nil, fmt.Errorf("%w: transfer of kind %d", errMessage, kind)
 	}
-	h := &handOff{restore: kind == kindRestore, id: r.u(), inc: r.u(), epoch: r.u(), parts: r.b(), fresh: r.b(), copies: r.copies()}
+	h := &handOff{restore: kind == kindRestore, id: r.u(), inc: r.u(), epoch: r.u(), parts: r.b(), fresh: r.b(), since: r.u(), copies: r.copies()}
 	if r.err == nil && r.src.Len() > 0 {
 		r.err = fmt.Errorf("%d bytes too many", r.src.Len())
 	}
@@ -137,6 +141,13 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 		p.told, p.fresh, p.bringing = true, false, false
 	}
 	e.disown(p, h.inc, now)
+	if h.since == e.inc {
+		e.repay(p, h, now)
+		p.handed[h.inc] = h.epoch
+		e.settleShares(p, now)
+		e.stats.handOffsIn.Add(1)
+		return
+	}
 	named := map[*ledger]bool{}
 	base := map[*Limit]*copyOf{}
 	for i := range h.copies {
@@ -168,6 +179,23 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 	p.handed[h.inc] = h.epoch
 	e.settleShares(p, now)
 	e.stats.handOffsIn.Add(1)
+}
+
+// repay charges what an heir spent of the balances that it took over from this owner's standby records while the owner lived
+// on, cut off, with the same balances.
+func (e *Engine) repay(p *partition, h *handOff, now int64) {
+	for i := range h.copies {
+		c := &h.copies[i]
+		l, ok := e.limits.Load(c.limit)
+		if c.part != p.id || c.base || !ok || c.bal >= c.brought {
+			continue
+		}
+		if x := e.ledger(p, l, c.key, e.hash(l, c.key), now); x != nil {
+			p.refill(x, now)
+			x.pool += c.bal - c.brought
+			e.changed(p, x)
+		}
+	}
 }
 
 // disown takes back the debts that a partition started with as its owner's heir, now that the same owner tells them itself:
@@ -217,7 +245,7 @@ func (e *Engine) letGo(lost []int, now int64) {
 	open := map[*peer]*group{}
 	for _, i := range lost {
 		p, to := e.parts[i], e.lend[i].owner
-		copies, fresh := e.copyLedgers(p, now), p.fresh && !p.told
+		copies, fresh, since := e.copyLedgers(p, now), p.fresh && !p.told, p.adopted
 		e.nledgers -= len(p.ledgers)
 		pending := p.pending
 		*p = partition{id: i, pending: pending, off: p.off}
@@ -225,9 +253,9 @@ func (e *Engine) letGo(lost []int, now int64) {
 			continue
 		}
 		g := open[to]
-		if g == nil || g.bytes > handOffBytes {
+		if g == nil || g.bytes > handOffBytes || g.h.since != since {
 			e.handSeq++
-			g = &group{to: to, h: handOff{id: e.handSeq, inc: e.inc, epoch: e.ownEpoch, parts: newBits(len(e.parts)), fresh: newBits(len(e.parts))}}
+			g = &group{to: to, h: handOff{id: e.handSeq, inc: e.inc, epoch: e.ownEpoch, since: since, parts: newBits(len(e.parts)), fresh: newBits(len(e.parts))}}
 			open[to] = g
 			groups = append(groups, g)
 		}
@@ -271,7 +299,7 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 func (e *Engine) copyOf(p *partition, x *ledger, now int64) copyOf {
 	p.refill(x, now)
 	return copyOf{part: p.id, limit: x.limit.spec.Name, key: x.key, full: p.isFull(x, now),
-		bal: bound(p.level(x, now)), cap: bound(x.cap), out: bound(x.outstanding())}
+		bal: bound(p.level(x, now)), brought: bound(x.brought), cap: bound(x.cap), out: bound(x.outstanding())}
 }
 
 // bound keeps a balance within what a message may say.

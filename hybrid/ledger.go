@@ -21,6 +21,7 @@ type ledger struct {
 	at        int64   // own clock: the time at which pool and cap are meant
 	era       uint64  // the partition's era that `at` lies in
 	adopted   float64 // debt that was taken from the standby, until its owner tells it itself
+	brought   float64 // of start, so far
 	start     float64 // tokens that the shares bring along, all together
 	full      float64
 	fullEra   uint64 // era that full was computed for, plus one
@@ -107,6 +108,7 @@ func (p *partition) advance(l *ledger, end int64) {
 		l.step(&p.eras[i], p.eras[i+1].from, out, true)
 		if w := p.eras[i+1].brought; w > 0 && l.limit.spec.Fallback != FallbackWait {
 			l.pool += l.start * w // the cap follows with the fraction
+			l.brought += l.start * w
 		}
 	}
 }

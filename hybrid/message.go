@@ -75,6 +75,7 @@ type copyOf struct {
 	base       bool
 	full       bool    // nothing to remember
 	bal, cap   float64 // tokens
+	brought    float64 // of bal, or spent since: what came from a standby record, while its owner may have it too
 	out        float64 // credit that is out
 }
 
@@ -252,6 +253,7 @@ func (w *writer) copies(cs []copyOf) {
 		w.s(c.key)
 		w.u(flags)
 		w.f(c.bal)
+		w.f(c.brought)
 		w.f(c.cap)
 		w.f(c.out)
 	}
@@ -405,8 +407,8 @@ func (r *reader) copies() []copyOf {
 		c := copyOf{part: int(min(part, 1<<20)), limit: r.s(), key: r.s()}
 		flags := r.u()
 		c.base, c.full = flags&1 != 0, flags&2 != 0
-		c.bal, c.cap, c.out = r.f(), r.f(), r.f()
-		if !(c.bal < maxTokens && c.bal > -maxTokens && c.cap >= 0 && c.cap < maxTokens && c.out >= 0 && c.out < maxTokens) && r.err == nil {
+		c.bal, c.brought, c.cap, c.out = r.f(), r.f(), r.f(), r.f()
+		if !(c.bal < maxTokens && c.bal > -maxTokens && c.brought >= 0 && c.brought < maxTokens && c.cap >= 0 && c.cap < maxTokens && c.out >= 0 && c.out < maxTokens) && r.err == nil {
 			r.err = errors.New("a balance out of range")
 		}
 		cs[i] = c

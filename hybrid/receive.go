@@ -29,6 +29,10 @@ func (e *Engine) receive(now int64, from string, m *message) {
 	if m.echo.inc == e.inc && m.echo.at > p.echoed {
 		p.echoed, p.heardAt = m.echo.at, now
 	}
+	if m.owns != nil && m.echo.inc == e.inc && p.counts != e.inc { // said in each tick, and to members only
+		p.counts = e.inc
+		e.welcomed()
+	}
 	if m.loan != nil {
 		e.borrow(p, m, now)
 	}

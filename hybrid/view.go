@@ -50,8 +50,9 @@ type peer struct {
 	echoed      int64 // the newest own time it has echoed
 	heardAt     int64 // when it last echoed something new: proof that both directions work
 	spokenAt    int64
-	owns        bits  // partitions it says it owns
-	loanAt      int64 // its own time of the newest loan taken in
+	owns        bits   // partitions it says it owns
+	counts      uint64 // the incarnation of this node that it is known to have in its view
+	loanAt      int64  // its own time of the newest loan taken in
 	reports     []report
 	acks        []uint64 // standby messages to confirm
 	copies      []copyOf // standby records to send
@@ -232,6 +233,7 @@ func (e *Engine) countMembers(now int64) {
 		e.splitK.Store(0) // shares of split mode are made anew
 	}
 	e.counted, e.k = most, most.k
+	e.welcomed()
 }
 
 func (e *Engine) settle() int64 {
@@ -248,10 +250,25 @@ func (e *Engine) settled(now int64) bool {
 
 // weight is K, so that the node's share of every limit is 1/K; 0 while it has no share.
 func (e *Engine) weight(now int64) int {
-	if !e.settled(now) || e.retired {
+	if !e.settled(now) || e.retired || e.welcome != e.inc && e.off&ruleSettle == 0 {
 		return 0
 	}
 	return e.k
+}
+
+// welcomed notes whether every member that counts is known to count this node. Until then some may have divided among
+// themselves what would be this node's share: settle is enough for the word to spread, but not across a partition. A member that cannot be
+// reached is waited for as long as it counts: for grace.
+func (e *Engine) welcomed() {
+	if e.welcome == e.inc {
+		return
+	}
+	for _, n := range e.counted.names {
+		if p := e.byName[n]; n != e.cfg.Node && (p == nil || p.counts != e.inc) {
+			return
+		}
+	}
+	e.welcome = e.inc
 }
 
 // forgetPeers drops what is kept of members that nobody speaks of any more.

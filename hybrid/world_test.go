@@ -141,7 +141,7 @@ func newWorld(t testing.TB, seed uint64, nodes, spare int, spec Spec, keys int) 
 func (w *world) start(nodes int) {
 	for _, n := range w.nodes[:nodes] {
 		n.boot()
-		n.e.born = n.clock() - 10*sec
+		n.e.born, n.e.welcome = n.clock()-10*sec, n.e.inc
 		for _, o := range w.nodes[:nodes] {
 			n.view[o.id] = true
 		}
