@@ -82,8 +82,8 @@ func (e *Engine) sync(now int64, l *Limit, key string, refund, charge int64) (*a
 	}
 	e.bind(a)
 	a.u = saturatingAdd(a.u, min(refund, l.spec.Burst))
-	if charge > 0 {
-		a.credit.Add(-min(charge, maxBurst))
+	if charge > 0 { // no debt is deeper than a message can say
+		a.credit.Add(-min(charge, max(0, a.credit.Load()+4*maxBurst)))
 	}
 	if refund > 0 || charge > 0 {
 		e.activate(a)
