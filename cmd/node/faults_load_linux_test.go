@@ -55,7 +55,7 @@ func (r *rig) load(limit rule, key string, p pressure, nodes ...int) *stream {
 func (r *rig) everyKind(owner int) (all []*stream) {
 	r.t.Helper()
 	for _, l := range r.rules {
-		all = append(all, r.load(l, r.keyOf(l, owner), steady, r.every()...))
+		all = append(all, r.load(l, r.fullKey(l, owner), steady, r.every()...))
 	}
 	return all
 }
