@@ -84,24 +84,37 @@ func (c calendarWindows) dates(y int, m time.Month, d int) (start, end time.Time
 	return midnight(y, m, d, c.zone), midnight(y, m, d+1, c.zone)
 }
 
-// midnight returns the first instant of a date. time.Date gives one of two instants for a midnight that the
-// clocks skip: the change itself, or what lies before it.
+// midnight returns the first instant whose local date is this one or later. time.Date will not do: where the clocks
+// skip a midnight or show it twice it gives one of two instants. So look at each span between two
+// changes of the clocks, from well before.
 func midnight(y int, m time.Month, d int, zone *time.Location) time.Time {
-	t := time.Date(y, m, d, 0, 0, 0, 0, zone)
-	y, m, d = time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Date() // the 32nd is the first
-	switch ty, tm, td := t.Date(); {
-	case ty == y && tm == m && td == d && t.Hour() == 0:
-		return t
-	case time.Date(ty, tm, td, 0, 0, 0, 0, time.UTC).Before(time.Date(y, m, d, 0, 0, 0, 0, time.UTC)):
-		if _, end := t.ZoneBounds(); !end.IsZero() {
-			return end
+	local := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+	for t := local.Add(-48 * time.Hour).In(zone); ; {
+		_, offset := t.Zone()
+		first := local.Add(-time.Duration(offset) * time.Second).In(zone)
+		from, to := bounds(t)
+		if first.Before(from) {
+			first = from
 		}
-	default:
-		if start, _ := t.ZoneBounds(); !start.IsZero() && t.Sub(start) < 12*time.Hour {
-			return start
+		if first.Before(to) || t.Sub(local) > 48*time.Hour {
+			return first
 		}
+		t = to
 	}
-	return t
+}
+
+// bounds returns a span around t, up to a day each way, in which the clocks do not change: from <= t < to.
+// Time.ZoneBounds says for the last day of leap years that the span is over (seen up to Go 1.26).
+func bounds(t time.Time) (from, to time.Time) {
+	from, to = t.Add(-day), t.Add(day)
+	start, end := t.ZoneBounds()
+	if start.After(from) && !start.After(t) {
+		from = start
+	}
+	if end.Before(to) && end.After(t) {
+		to = end
+	}
+	return from, to
 }
 
 // hourOf returns the hour of the wall clock, cut where the clocks change.
@@ -114,14 +127,9 @@ func hourOf(t time.Time) window {
 		h += int64(time.Hour)
 	}
 	w := window{local - h - o, local - h - o + int64(time.Hour)}
-	from, to := t.ZoneBounds()
-	if !from.IsZero() && t.Sub(from) < time.Hour {
-		w.start = max(w.start, from.UnixNano())
-	}
-	if !to.IsZero() && to.Sub(t) < time.Hour {
-		w.end = min(w.end, to.UnixNano())
-	}
-	w.start = max(w.start, 0)
+	from, to := bounds(t)
+	w.start = max(w.start, from.UnixNano(), 0)
+	w.end = min(w.end, to.UnixNano())
 	return w
 }
 

@@ -268,9 +268,9 @@ func TestMetersAgreeWithTheirTwins(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/%v", name, exact), func(t *testing.T) {
 				rnd := source(t)
-				runs := 20
+				runs := 10
 				if name == "burst_average" {
-					runs = 3 // its twin is slow
+					runs = 2 // its twin is slow
 				}
 				for range runs {
 					s, w := randomSpec(rnd, name)

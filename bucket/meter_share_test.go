@@ -30,7 +30,7 @@ func TestSharesThatMoveAreNotSpentTwice(t *testing.T) {
 		t.Run(s.Algorithm, func(t *testing.T) {
 			rnd := source(t)
 			a := mustCompile(t, s)
-			for range 30 {
+			for range 10 {
 				shareRun(t, rnd, a)
 			}
 		})

@@ -86,7 +86,7 @@ func (q *queueTwin) offer(now, n int64, take bool) (*big.Rat, bool) {
 func TestQueueAgreesWithAListOfDepartures(t *testing.T) {
 	rnd := source(t)
 	allowed, delayed, denied := 0, 0, 0
-	for range 200 {
+	for range 100 {
 		s := Spec{Algorithm: "leaky_bucket", Rates: []Rate{Per(1+rnd.Int64N(50), time.Duration(1+rnd.Int64N(int64(time.Minute))))}}
 		gap := big.NewRat(int64(s.Rates[0].Per), s.Rates[0].Count)
 		if gap.Cmp(rat(1)) < 0 {
