@@ -31,8 +31,9 @@ type account struct {
 	ownerInc uint64
 	gen      uint64
 	g, r, u  int64
-	ack      counters // as the owner has echoed them
-	sent     counters // as reported last
+	was      generation // of the owner before: credit that this owner may grant anew, if it was handed over
+	ack      counters   // as the owner has echoed them
+	sent     counters   // as reported last
 	sentAt   int64
 	until    int64 // own clock: the credit's lease
 	usedAt   int64 // last tick in which C grew
@@ -122,7 +123,11 @@ func (a *account) drain() int64 {
 // has not been charged goes along, so does a refund that nobody has been told of yet. A refund that was
 // told and not confirmed does not: it may have been taken in, and giving it twice would admit too much.
 func (e *Engine) renew(a *account) {
-	a.drain()
+	left := a.drain()
+	a.was = generation{number: a.gen, g: a.g, c: a.g - a.r - left, r: a.r, u: max(a.sent.u, a.ack.u)}
+	if left == 0 {
+		a.was = generation{}
+	}
 	e.gen++
 	delete(e.byGen, a.gen)
 	u := a.u - max(a.sent.u, a.ack.u)
@@ -169,7 +174,7 @@ func (e *Engine) bind(a *account) {
 func (a *account) report(now int64) report {
 	k := a.counters()
 	a.sent, a.sentAt = k, now
-	m := report{limit: a.limit.spec.Name, key: a.key, gen: a.gen, g: a.g, c: k.c, r: k.r, u: k.u, denied: a.denied.Swap(0)}
+	m := report{limit: a.limit.spec.Name, key: a.key, gen: a.gen, was: a.was, g: a.g, c: k.c, r: k.r, u: k.u, denied: a.denied.Swap(0)}
 	if a.ask != nil {
 		var want int64
 		for _, w := range a.ask.waiters {
@@ -190,7 +195,8 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 		e.renew(a)
 		return
 	}
-	if d := g.g - a.g; d > 0 {
+	a.was = generation{}
+	if d := g.g - a.g; d > 0 && re > 0 { // what answers nothing gives no lease
 		a.g = g.g
 		a.credit.Add(d)
 		e.activate(a)

@@ -87,6 +87,9 @@ func (e *Engine) answer(a *account, g *grant, re, now int64) {
 		if a.refusal.Load() != nil {
 			e.refuse(a, g, now)
 		}
+		if g.g > a.g { // credit of a former owner that was handed over after all: the answer to a report brings it
+			e.say(a, now)
+		}
 		return
 	}
 	if g.flags&grantRecall != 0 {
@@ -155,14 +158,21 @@ func (e *Engine) tellSpent(a *account, now int64) {
 	if a.counters() == a.sent || a.known+out+gain < float64(a.limit.spec.Burst) || out < gain/100 {
 		return // said already; the pool has room until the tick; or it is next to nothing
 	}
+	e.say(a, now)
+}
+
+// say reports an account now.
+func (e *Engine) say(a *account, now int64) {
 	r := a.report(now)
-	if a.owner == e.self {
+	switch a.owner {
+	case nil:
+	case e.self:
 		if g := e.handle(e.self, e.inc, &r, now); g != nil {
 			e.apply(a, g, now, now)
 		}
-		return
+	default:
+		e.send(a.owner, &message{reports: []report{r}}, now, false)
 	}
-	e.send(a.owner, &message{reports: []report{r}}, now, false)
 }
 
 func (e *Engine) endAsk(a *account) {
@@ -258,14 +268,5 @@ func (e *Engine) giveBack(a *account, now int64) {
 		return
 	}
 	a.r += n
-	r := a.report(now)
-	if a.owner == e.self {
-		if g := e.handle(e.self, e.inc, &r, now); g != nil {
-			e.apply(a, g, now, now)
-		}
-		return
-	}
-	if a.owner != nil {
-		e.send(a.owner, &message{reports: []report{r}}, now, false)
-	}
+	e.say(a, now)
 }

@@ -152,7 +152,7 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 		return nil
 	}
 	e.settleShares(p, now)
-	if m.g == 0 && m.c == 0 && m.u == 0 && m.want == 0 && p.ledgers[ledgerKey{l, m.key}] == nil {
+	if m.g == 0 && m.c == 0 && m.u == 0 && m.want == 0 && m.was.number == 0 && p.ledgers[ledgerKey{l, m.key}] == nil {
 		x := e.peekLedger(p, l, m.key, hash, now) // a look stores nothing
 		return &grant{gen: m.gen, bal: p.level(x, now), rate: e.gain(p, l)}
 	}
@@ -329,23 +329,28 @@ func (e *Engine) tellRefused(now int64) {
 		keep = append(keep, t)
 		e.settleShares(t.p, now)
 		t.p.refill(t.x, now)
-		level := t.p.level(t.x, now)
 		for _, n := range t.x.entries {
+			level := t.p.level(t.x, now)
 			if n.refused == 0 || now > n.quietUntil {
 				continue
 			}
 			if reckons := n.told + float64(now-n.toldAt)*t.x.limit.perNs*t.p.era().fraction; level < reckons+0.01 && !t.rate {
 				continue // no more than the node expects by itself
 			}
-			g := grant{gen: n.gen, g: n.g, c: n.c, r: n.r, u: n.u, bal: level, rate: e.gain(t.p, t.x.limit), flags: grantNews}
-			if n.lender == e.cfg.Node {
-				if a := e.byGen[n.gen]; a != nil {
-					e.answer(a, &g, 0, now)
-				}
-			} else if to := e.byName[n.lender]; to != nil && to.present && to.inc == n.inc {
-				to.due = append(to.due, g)
-			}
+			e.newsTo(t.p, t.x, n, now)
 		}
 	}
 	e.telling = keep
+}
+
+// newsTo tells a lender, with the next tick, how a key stands.
+func (e *Engine) newsTo(p *partition, x *ledger, n *entry, now int64) {
+	g := grant{gen: n.gen, g: n.g, c: n.c, r: n.r, u: n.u, bal: p.level(x, now), rate: e.gain(p, x.limit), flags: grantNews}
+	if n.lender == e.cfg.Node {
+		if a := e.byGen[n.gen]; a != nil {
+			e.answer(a, &g, 0, now)
+		}
+	} else if to := e.byName[n.lender]; to != nil && to.present && to.inc == n.inc {
+		to.due = append(to.due, g)
+	}
 }

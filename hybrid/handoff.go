@@ -228,10 +228,35 @@ func (e *Engine) inherit(p *partition, x *ledger, c *copyOf, now int64) {
 		x.pool, x.at = min(p.level(x, now), 0)+c.bal, now
 		x.cap = max(x.cap, c.cap)
 		x.held, x.heldUntil = c.out, now+e.ttl
+		for _, h := range c.entries {
+			e.inheritEntry(p, x, &h, now)
+		}
 	case c.bal < 0:
 		x.pool += c.bal
 	}
 	e.changed(p, x)
+}
+
+// inheritEntry takes over what a lender was granted by the former owner. If the lender has opened its generation with this owner
+// already, the credit that is left goes into that; otherwise it waits for the lender's first report, for one TTL.
+func (e *Engine) inheritEntry(p *partition, x *ledger, h *handedEntry, now int64) {
+	y := &entry{lender: h.lender, inc: h.inc, gen: h.number, g: h.g, c: h.c, r: h.r, u: h.u, handed: true, until: now + e.ttl, seen: now}
+	out := float64(y.out())
+	if out > x.held {
+		return
+	}
+	x.held -= out
+	have := x.find(h.lender)
+	if have == nil {
+		x.entries = append(x.entries, y)
+		return
+	}
+	if left := x.carry(y, have.inc, &have.was); left > 0 && !have.void {
+		have.g += left
+		have.was = generation{}
+		have.until = max(have.until, now+e.ttl)
+		e.newsTo(p, x, have, now)
+	}
 }
 
 // letGo hands partitions over to their new owners. From here on this node grants nothing of them.
@@ -280,9 +305,16 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 	e.settleShares(p, now)
 	var copies []copyOf
 	for _, x := range p.ledgers {
-		if c := e.copyOf(p, x, now); !c.full {
-			copies = append(copies, c)
+		c := e.copyOf(p, x, now)
+		if c.full {
+			continue
 		}
+		for _, y := range x.entries {
+			if y.out() > 0 {
+				c.entries = append(c.entries, handedEntry{y.lender, y.inc, generation{y.gen, y.g, y.c, y.r, y.u}})
+			}
+		}
+		copies = append(copies, c)
 	}
 	slices.SortFunc(copies, func(a, b copyOf) int {
 		return cmp.Or(cmp.Compare(a.limit, b.limit), cmp.Compare(a.key, b.key))

@@ -389,7 +389,7 @@ func TestGrantToAnEarlierLifeIsVoid(t *testing.T) {
 	a, _ := n.limit.accounts.Load("k")
 	held := n.credit("k")
 	for _, to := range []uint64{n.e.inc + 1000, n.e.inc} {
-		m := &message{stamp: stamp{o.e.inc, o.e.ownEpoch, o.clock()}, echo: stamp{to, 1, 1}, grants: []grant{{gen: a.gen, g: a.g + 48}}}
+		m := &message{stamp: stamp{o.e.inc, o.e.ownEpoch, o.clock()}, echo: stamp{to, 1, 1}, re: n.clock(), grants: []grant{{gen: a.gen, g: a.g + 48}}}
 		n.e.Receive(n.clock(), o.name, encode(newWriter(), m))
 		if got := n.credit("k"); to != n.e.inc && got != held || to == n.e.inc && got != held+48 {
 			t.Errorf("a grant to %d taken in by %d: credit was %d and is %d", to, n.e.inc, held, got)

@@ -43,9 +43,11 @@ type entry struct {
 	lender     string
 	inc, gen   uint64
 	g, c, r, u int64
-	void       bool  // written off: any later report of this generation is unknown
-	until      int64 // the credit's lease, own clock
-	seen       int64 // last report
+	was        generation // what its lender held of the owner before, in case that hands it over yet
+	handed     bool       // it came with a hand-off, from an owner that grants no more
+	void       bool       // written off: any later report of this generation is unknown
+	until      int64      // the credit's lease, own clock
+	seen       int64      // last report
 	demand     float64
 	used       int64   // what the last report added to C
 	refused    int64   // the cost that was refused last, 0 when satisfied since
@@ -124,7 +126,7 @@ func (l *ledger) step(e *era, end int64, out float64, over bool) {
 	gain := d * rate * e.fraction
 	switch {
 	case l.pool+gain >= room:
-		l.pool = max(room, min(l.pool, 0))
+		l.pool = max(room, min(l.pool+gain, 0))
 	case !over && top == l.cap:
 		// Not clamped, and the era goes on. The moment stays where it is: the next
 		// refill starts from the same exact value.
@@ -187,7 +189,7 @@ func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, 
 		}
 		// The credit of the generation before is burnt at the lender: consumed, as far as is known.
 		if old := *x; e.off&ruleGeneration == 0 {
-			*x = entry{lender: from, inc: inc, gen: m.gen, seen: now, demand: old.demand}
+			*x = entry{lender: from, inc: inc, gen: m.gen, g: l.carry(&old, inc, &m.was), was: m.was, seen: now, demand: old.demand}
 		} else {
 			x.inc, x.gen, x.void = inc, m.gen, false
 		}
@@ -211,8 +213,9 @@ func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, 
 		e.stats.debt.Add(uint64(over))
 	}
 	// A refund may have filled the pool above what it can hold.
-	if room := l.cap - l.outstanding() - float64(max(0, now-l.at))*l.limit.perNs*p.era().fraction; l.pool > room {
-		l.pool = max(room, min(l.pool, 0))
+	gain := float64(max(0, now-l.at)) * l.limit.perNs * p.era().fraction
+	if room, level := l.cap-l.outstanding(), l.pool+gain; level > room {
+		l.pool = max(room, min(level, 0)) - gain
 	}
 	x.until = now + e.ttl
 	if from == e.cfg.Node {
@@ -224,6 +227,24 @@ func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, 
 	x.demand += (1 - math.Exp(-dt/float64(2*e.tick))) * (float64(used+m.denied)/dt - x.demand)
 	x.seen = now
 	return x
+}
+
+// carry closes a generation that a former owner handed over, and returns the credit that is left of it: the new generation
+// begins with as much. Its lender has set it aside meanwhile.
+func (l *ledger) carry(x *entry, inc uint64, was *generation) int64 {
+	if !x.handed || x.void || was.number == 0 || x.inc != inc || x.gen != was.number {
+		return 0
+	}
+	x.c = max(x.c, was.c)
+	if d := was.r - x.r; d > 0 {
+		x.r = was.r
+		l.pool += float64(d)
+	}
+	if d := was.u - x.u; d > 0 {
+		x.u = was.u
+		l.pool += float64(d)
+	}
+	return x.out()
 }
 
 // wanted is a lender's demand in tokens per nanosecond, 0 once it has gone quiet.

@@ -41,10 +41,24 @@ type loan struct {
 type report struct {
 	limit, key string
 	gen        uint64
-	g, c, r, u int64 // granted (as known to the sender), consumed, returned, refunded
-	denied     int64 // tokens refused locally since the last report
-	want       int64 // total G that would satisfy who waits; 0: nobody waits
-	least      int64 // smallest G of use to who waits first
+	g, c, r, u int64      // granted (as known to the sender), consumed, returned, refunded
+	was        generation // what the account held of the owner before this one
+	denied     int64      // tokens refused locally since the last report
+	want       int64      // total G that would satisfy who waits; 0: nobody waits
+	least      int64      // smallest G of use to who waits first
+}
+
+// generation is the counters of one generation at one moment; number 0: none.
+type generation struct {
+	number     uint64
+	g, c, r, u int64
+}
+
+// handedEntry is a lender's entry in a ledger that is handed over.
+type handedEntry struct {
+	lender string
+	inc    uint64
+	generation
 }
 
 // Flags of a grant.
@@ -73,10 +87,11 @@ type copyOf struct {
 	part       int
 	limit, key string // key "" with base: what a key has that no record names
 	base       bool
-	full       bool    // nothing to remember
-	bal, cap   float64 // tokens
-	brought    float64 // of bal, or spent since: what came from a standby record, while its owner may have it too
-	out        float64 // credit that is out
+	full       bool          // nothing to remember
+	bal, cap   float64       // tokens
+	brought    float64       // of bal, or spent since: what came from a standby record, while its owner may have it too
+	out        float64       // credit that is out
+	entries    []handedEntry // whose credit, in a hand-off
 }
 
 // message is all that one engine says to another in one packet. Sections may be empty.
@@ -224,6 +239,15 @@ func (w *writer) report(r *report) {
 	for _, v := range [...]int64{r.g, r.c, r.r, r.u, r.denied, r.want, r.least} {
 		w.i(v)
 	}
+	if w.u(r.was.number); r.was.number != 0 {
+		w.counters(&r.was)
+	}
+}
+
+func (w *writer) counters(g *generation) {
+	for _, v := range [...]int64{g.g, g.c, g.r, g.u} {
+		w.i(v)
+	}
 }
 
 func (w *writer) grant(g *grant) {
@@ -256,6 +280,13 @@ func (w *writer) copies(cs []copyOf) {
 		w.f(c.brought)
 		w.f(c.cap)
 		w.f(c.out)
+		w.list(len(c.entries))
+		for i := range c.entries {
+			w.s(c.entries[i].lender)
+			w.u(c.entries[i].inc)
+			w.u(c.entries[i].number)
+			w.counters(&c.entries[i].generation)
+		}
 	}
 }
 
@@ -383,7 +414,18 @@ func (r *reader) report() report {
 			r.err = errors.New("a negative counter")
 		}
 	}
+	if x.was.number = r.u(); x.was.number != 0 {
+		r.counters(&x.was)
+	}
 	return x
+}
+
+func (r *reader) counters(g *generation) {
+	for _, v := range [...]*int64{&g.g, &g.c, &g.r, &g.u} {
+		if *v = r.i(); (*v < 0 || *v > maxTokens) && r.err == nil {
+			r.err = errors.New("a counter out of range")
+		}
+	}
 }
 
 func (r *reader) grant() grant {
@@ -410,6 +452,13 @@ func (r *reader) copies() []copyOf {
 		c.bal, c.brought, c.cap, c.out = r.f(), r.f(), r.f(), r.f()
 		if !(c.bal < maxTokens && c.bal > -maxTokens && c.brought >= 0 && c.brought < maxTokens && c.cap >= 0 && c.cap < maxTokens && c.out >= 0 && c.out < maxTokens) && r.err == nil {
 			r.err = errors.New("a balance out of range")
+		}
+		if n := r.list(7); n > 0 {
+			c.entries = make([]handedEntry, n)
+			for j := range c.entries {
+				c.entries[j] = handedEntry{lender: r.s(), inc: r.u(), generation: generation{number: r.u()}}
+				r.counters(&c.entries[j].generation)
+			}
 		}
 		cs[i] = c
 	}

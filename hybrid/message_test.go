@@ -54,6 +54,15 @@ func (r random) copies() (cs []copyOf) {
 	return cs
 }
 
+// was is a former generation in half of the cases.
+func (r random) was() generation {
+	if r.IntN(2) == 0 {
+		return generation{}
+	}
+	few := func() int64 { return r.Int64N(maxTokens) }
+	return generation{1 + r.u()/2, few(), few(), few(), few()}
+}
+
 // message has each section in half of the cases.
 func (r random) message() *message {
 	m := &message{stamp: r.stamp(), echo: r.stamp(), probe: r.IntN(2) == 0}
@@ -69,7 +78,7 @@ func (r random) message() *message {
 	}
 	if has() {
 		for range r.IntN(20) {
-			m.reports = append(m.reports, report{r.s(30), r.s(70), r.u(), r.n(), r.n(), r.n(), r.n(), r.n(), r.n(), r.n()})
+			m.reports = append(m.reports, report{r.s(30), r.s(70), r.u(), r.n(), r.n(), r.n(), r.n(), r.was(), r.n(), r.n(), r.n()})
 		}
 	}
 	if has() {

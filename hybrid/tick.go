@@ -128,7 +128,7 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 			k = a.counters()
 		}
 	}
-	settled := k == a.ack
+	settled := k == a.ack && a.was.number == 0
 	if a.owner == e.self {
 		if k != a.sent || !settled || a.denied.Load() > 0 && a.credit.Load() > 0 {
 			r := a.report(now)
