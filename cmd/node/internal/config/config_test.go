@@ -75,6 +75,29 @@ func TestNothingGivenIsALoneNodeOnLoopback(t *testing.T) {
 	}
 }
 
+func TestABurstIsJudgedByTheRateOfItsLimit(t *testing.T) {
+	want := jatah.Limit{Name: "api", Rate: mustRate(t, "1000000/s"), Burst: 5_000_000_000}
+	file := "limits: [{name: api, rate: 1000000/s, burst: 5000000000}]\n"
+	fromFile, err := Merge(&Document{"f.yaml", []byte(file)}, nil, nil)
+	if err != nil || !slices.Equal(fromFile.Limits, []jatah.Limit{want}) {
+		t.Errorf("from a file: %+v, %v; want %+v", fromFile.Limits, err, want)
+	}
+	fromFlag, err := Merge(nil, nil, []Setting{{"--limit", "limits", "api=1000000/s,burst=5000000000"}})
+	if err != nil || !slices.Equal(fromFlag.Limits, []jatah.Limit{want}) {
+		t.Errorf("from a flag: %+v, %v; want %+v", fromFlag.Limits, err, want)
+	}
+	if _, err := Merge(nil, nil, []Setting{{"--limit", "limits", "api=1/s,burst=5000000000"}}); err == nil || !strings.Contains(err.Error(), "more than 100 years") {
+		t.Errorf("a burst that takes 158 years to fill: %v; want it refused for that", err)
+	}
+}
+
+func TestAByteOrderMarkIsNoPartOfTheFirstField(t *testing.T) {
+	got, err := Merge(&Document{"f.yaml", []byte("\ufeffhttp: 127.0.0.1:9090\r\nnode: n1\r\n")}, nil, nil)
+	if err != nil || got.HTTP != "127.0.0.1:9090" || got.Node.Node != "n1" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestAddressesNeedNoQuotesWhereverTheyStand(t *testing.T) {
 	for _, doc := range []string{
 		"cluster: {join: [10.0.0.1:7946, n2.example:7946, n3]}",

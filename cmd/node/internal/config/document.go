@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +27,7 @@ func (l *loader) readDocument(name string, data []byte) {
 		l.problem(place{inFile, name, line, column}, "", "the file is not UTF-8 text: save it as UTF-8")
 		return
 	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // some editors put a byte order mark before UTF-8; YAML allows it
 	// Keys given twice are found in the walk, which names both places.
 	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	if err != nil {

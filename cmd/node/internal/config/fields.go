@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/bucket"
 )
 
 // kind is the YAML type that a field must have in a file.
@@ -129,7 +130,8 @@ var limitFields = []*limitField{
 // its verdict can be shown at that field's place.
 func probe(l jatah.Limit) error {
 	name := cmp.Or(l.Name, "probe")
-	l.Name, l.Rate = name, jatah.PerSecond(1)
+	// The fastest rate: whether a burst takes too long to fill is judged with the limit's own.
+	l.Name, l.Rate = name, jatah.PerSecond(bucket.MaxPerSecond)
 	err := l.Validate()
 	if err == nil {
 		return nil
