@@ -263,7 +263,7 @@ func TestDenialEndsWhenTheRateIsWholeAgain(t *testing.T) {
 			refused := b.now()
 			took, ok := left.eventually(key, 2*time.Minute)
 			// Grace is 20 s: until about then it gains 1 token per 2 minutes.
-			if !ok || took > 75*time.Second {
+			if !ok || took > 100*time.Second {
 				t.Errorf("refused for %v from %v on", took, refused)
 			}
 		})

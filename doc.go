@@ -1,5 +1,5 @@
-// Package jatah limits rates across many processes without a store between them: every decision is made in
-// local memory, and nodes that found each other by gossip share each limit.
+// Package jatah limits rates across many processes without a store between them: decisions are made in local memory or
+// by the node that owns the key, and nodes that found each other by gossip share each limit.
 //
 // # Use
 //
@@ -18,8 +18,9 @@
 //
 // # Guarantees
 //
-//   - In any interval of length t, all nodes together admit at most burst + rate*t of a key. What faults may add
-//     depends on the limit's mode and fallback and is stated with [Fallback].
+//   - In any interval of length t, all nodes together admit at most burst + rate*t of a key (with Limit.Overshoot plus that part
+//     of the burst), also while messages are lost and nodes join, leave and restart in good order. What other faults may add is
+//     stated with [Fallback].
 //   - [Limiter.Take] never blocks longer than Config.AskTimeout.
 //   - A single node decides exactly: integers, no drift.
 //

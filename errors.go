@@ -13,6 +13,12 @@ var (
 	ErrConfig = cluster.ErrConfig
 	// ErrNameTaken: a live process of the cluster already has this node's name.
 	ErrNameTaken = cluster.ErrNameTaken
+	// ErrMismatch: a setting that all nodes must share differs from the cluster's.
+	ErrMismatch = cluster.ErrMismatch
+	// ErrSecret: the seeds were reached but do not share the secret.
+	ErrSecret = cluster.ErrSecret
+	// ErrAlive: the member cannot be forgotten while it is alive.
+	ErrAlive = cluster.ErrAlive
 	// ErrLimit: a limit is defined wrongly.
 	ErrLimit = hybrid.ErrSpec
 	// ErrUnknownLimit: there is no limit of this name.

@@ -46,7 +46,9 @@ const (
 // ParseMode reads "hybrid", "strict" or "split".
 func ParseMode(s string) (Mode, error) { return hybrid.ParseMode(s) }
 
-// Fallback says how requests are decided that find no credit while their owner is silent.
+// Fallback says how requests are decided that find no credit while their owner is silent, and so what a partition, a pause or a crash may
+// let through beyond burst + rate*t: nothing with FallbackWait and FallbackDeny; at most one burst per event with FallbackShare, which
+// is owed and charged afterwards; everything with FallbackAllow. A partition that outlasts Config.Grace gives each side the whole limit.
 type Fallback = hybrid.Fallback
 
 // The fallbacks of a limit.
@@ -65,15 +67,16 @@ type Source = hybrid.Source
 
 // The sources of a decision.
 const (
-	SourceLocal = hybrid.SourceLocal
-	SourceOwner = hybrid.SourceOwner
-	SourceShare = hybrid.SourceShare
-	SourceAhead = hybrid.SourceAhead
-	SourceDeny  = hybrid.SourceDeny
-	SourceAllow = hybrid.SourceAllow
+	SourceLocal = hybrid.SourceLocal // in this node's memory: credit, the bare bucket, a denial that stands
+	SourceOwner = hybrid.SourceOwner // the owner, for this request
+	SourceShare = hybrid.SourceShare // the owner is silent: from this node's own share
+	SourceAhead = hybrid.SourceAhead // the owner is silent: ahead of the share, owed
+	SourceDeny  = hybrid.SourceDeny  // the owner is silent, fallback deny
+	SourceAllow = hybrid.SourceAllow // the owner is silent, fallback allow
 )
 
-// Decision is the answer to one request.
+// Decision is the answer to one request: OK; Remaining tokens; RetryAfter (Never: no wait helps) and ResetAfter; Source and Mode; AsOf, when the
+// state it rests on was known; MaxExcess in tokens; DryRun; Err. For the fields: go doc github.com/jatah-io/jatah/hybrid.Decision
 type Decision = hybrid.Decision
 
 // TokenBucket is the name of the only algorithm so far.

@@ -11,7 +11,8 @@ import (
 // any number of goroutines.
 type Limiter struct{ l *hybrid.Limit }
 
-// State is what is known of one key: at its owner where that can be reached. Amounts are in tokens.
+// State is what is known of one key: at its owner where that can be reached. Amounts are in tokens. For the fields: go doc
+// github.com/jatah-io/jatah/hybrid.State
 type State = hybrid.State
 
 // Limit is the present definition.

@@ -28,8 +28,8 @@ type Node struct {
 }
 
 // Start makes a node and joins its cluster. It returns when the node is ready to decide: its share of every limit is
-// its own once the others had Config.Settle to hear of it. ctx bounds the start only. Errors: ErrConfig, ErrNameTaken,
-// what the network says about Bind, or the context's.
+// its own once the others had Config.Settle to hear of it. ctx bounds the start only. Errors: ErrConfig, ErrNameTaken, ErrMismatch,
+// ErrSecret, what the network says about Bind, or the context's.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n, err := Open(ctx, cfg)
 	if err != nil {
@@ -203,14 +203,18 @@ func (n *Node) Limits() []Limit {
 func (n *Node) RemoveLimit(name string) bool { return n.e.Remove(name) }
 
 // Forget drops a member that failed, on every node, so that its share need not stay reserved for Config.Grace. Do it
-// only when the member is gone for good: one that still runs behind a partition goes on using its share.
-func (n *Node) Forget(ctx context.Context, name string) error {
+// only when the member is gone for good: one that still runs behind a partition goes on using its share. Its address in Config.Join
+// does not count any more either. Errors: ErrAlive, ErrUnknownNode.
+func (n *Node) Forget(_ context.Context, name string) error {
+	if name == n.cfg.Node {
+		return fmt.Errorf("%w: %q is this node", ErrAlive, name)
+	}
 	if n.c == nil {
 		return fmt.Errorf("%w: %q; this node is alone", ErrUnknownNode, name)
 	}
 	v := n.c.View()
 	if _, alive := v.Member(name); alive {
-		return fmt.Errorf("%w: %q is alive; stop it first", ErrConfig, name)
+		return fmt.Errorf("%w: %q; stop it first", ErrAlive, name)
 	}
 	if !slices.ContainsFunc(v.Lost, func(l cluster.Lost) bool { return l.Name == name }) {
 		return fmt.Errorf("%w: %q", ErrUnknownNode, name)

@@ -72,9 +72,9 @@ type Cluster struct {
 	peers      map[string]*peer // by wire name: all processes memberlist sees alive, but us
 	gone       map[string]*peer // processes that were there, should they come back
 	lost       map[string]lostMember
-	forgotten  map[string]uint64 // name to process
-	expect     int
-	contesting bool // a goroutine is finding out who holds our name
+	forgotten  map[string]goneProcess // by name
+	joined     []netip.AddrPort       // what Config.Join stands for, other than this node
+	contesting bool                   // a goroutine is finding out who holds our name
 	warned     map[string]time.Time
 
 	announce lock // one at a time tells memberlist our metadata
@@ -103,7 +103,7 @@ func Start(ctx context.Context, cfg Config, ev Events) (*Cluster, error) {
 		announce: make(lock, 1), leave: make(lock, 1), ended: make(chan struct{}),
 		signal: make(chan struct{}, 1), first: make(chan struct{}),
 		peers: make(map[string]*peer), gone: make(map[string]*peer), lost: make(map[string]lostMember),
-		forgotten: make(map[string]uint64), warned: make(map[string]time.Time),
+		forgotten: make(map[string]goneProcess), warned: make(map[string]time.Time),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.snap.Store(&snapshot{view: &View{Self: cfg.Name}})

@@ -189,19 +189,32 @@ func (c *Cluster) countExpected() {
 	c.rejoin.mu.Lock()
 	addrs := c.rejoin.addrs
 	c.rejoin.mu.Unlock()
-	expect := 0
-	if len(c.seeds) > 0 {
-		expect = 1
-		for _, a := range addrs {
-			if !c.isSelf(a) {
-				expect++
-			}
-		}
-	}
+	others := slices.DeleteFunc(slices.Clone(addrs), c.isSelf)
 	c.mu.Lock()
-	c.expect = expect
+	c.joined = others
 	c.mu.Unlock()
 	c.poke()
+}
+
+// expected is how many members Join stands for, this node included, without those whose last process was forgotten. Called with mu held.
+func (c *Cluster) expected(s *snapshot) int {
+	if len(c.seeds) == 0 {
+		return 0
+	}
+	gone := make(map[netip.AddrPort]bool)
+	for _, f := range c.forgotten {
+		gone[f.addr] = true
+	}
+	for _, p := range s.byName {
+		delete(gone, p.addr)
+	}
+	n := 1
+	for _, a := range c.joined {
+		if !gone[a] {
+			n++
+		}
+	}
+	return n
 }
 
 // rejoinLoop looks for members that are missing for as long as the node runs. memberlist does not:

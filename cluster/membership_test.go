@@ -271,6 +271,25 @@ func TestForgettingReachesWhoWasCutOff(t *testing.T) {
 	})
 }
 
+// What Join lists counts whether it is there or not, until the member that was there is forgotten; and again when one is back.
+func TestForgottenMemberIsNoLongerExpected(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		n1, n2, n3 := w.three()
+		w.crash(n2)
+		w.within(15*time.Second, "n2 is lost", func() bool { return alive("n1 n3", n1, n3) })
+		time.Sleep(2 * time.Minute)
+		if got := n1.View().Expect; got != 2 {
+			t.Errorf("n1 expects %d members after n2 was lost; Join lists 2", got)
+		}
+		if err := n3.Forget("n2"); err != nil {
+			t.Fatal(err)
+		}
+		w.within(time.Minute, "n2 is not expected any more", func() bool { return n1.View().Expect == 1 })
+		w.start(2, w.config("n2"))
+		w.within(time.Minute, "n2 is expected again", func() bool { return n1.View().Expect == 2 })
+	})
+}
+
 // Somebody may forget a failed member before this node has noticed that it failed.
 func TestForgottenBeforeItIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

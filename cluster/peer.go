@@ -280,7 +280,7 @@ func (c *Cluster) alive(n *memberlist.Node) {
 		}
 		delete(c.gone, n.Name)
 		c.peers[n.Name] = p
-		if c.forgotten[name] == p.proc {
+		if c.forgotten[name].proc == p.proc {
 			delete(c.forgotten, name) // it lives after all
 		}
 	}

@@ -155,8 +155,9 @@ func (c *Cluster) control(from *peer, b []byte) ([]byte, error) {
 		c.poke()
 		return nil, nil
 	case opForget:
+		addr, _ := netip.ParseAddrPort(m.Addr) // none: only its name is forgotten
 		c.mu.Lock()
-		c.forget(m.Name, m.Proc)
+		c.forget(m.Name, goneProcess{m.Proc, addr})
 		c.mu.Unlock()
 		c.poke()
 		return nil, nil
@@ -200,28 +201,34 @@ func (c *Cluster) Forget(name string) error {
 		}
 		return fmt.Errorf("%w: %q is not lost", ErrUnknownMember, name)
 	}
-	c.forget(name, process(l.inc))
+	c.forget(name, goneProcess{process(l.inc), l.addr})
 	c.mu.Unlock()
 	c.poke()
 	c.spawn(func() {
 		ctx, cancel := context.WithTimeout(c.ctx, forgetTimeout)
 		defer cancel()
 		// Whoever does not hear it now hears it with the next exchange of states.
-		_ = c.tellAll(ctx, control{Op: opForget, Name: name, Proc: process(l.inc)})
+		_ = c.tellAll(ctx, control{Op: opForget, Name: name, Proc: process(l.inc), Addr: l.addr.String()})
 	})
 	return nil
 }
 
 // forget drops the process from the lost, and keeps it from coming back by hearsay. Where it has not
 // been seen to fail yet it will not be counted as lost when it is. Called with mu held.
-func (c *Cluster) forget(name string, proc uint64) {
+func (c *Cluster) forget(name string, p goneProcess) {
 	if checkName(name) != nil {
 		return
 	}
-	c.forgotten[name] = proc
-	if l, ok := c.lost[name]; ok && process(l.inc) == proc {
+	if l, ok := c.lost[name]; ok && process(l.inc) == p.proc {
 		delete(c.lost, name)
 	}
+	c.forgotten[name] = p
+}
+
+// goneProcess is one that was forgotten. Join does not count for its address until a member is alive there again.
+type goneProcess struct {
+	proc uint64
+	addr netip.AddrPort // not valid: unknown
 }
 
 // sharedState goes with memberlist's exchange of states: what a newcomer has to know of those that
@@ -243,6 +250,7 @@ type sharedLost struct {
 type sharedName struct {
 	Name string
 	Proc uint64
+	Addr string
 }
 
 func (c *Cluster) localState() []byte {
@@ -254,8 +262,8 @@ func (c *Cluster) localState() []byte {
 			Name: name, Addr: l.addr.String(), Incarnation: l.inc, Claim: l.claim, Age: now.Sub(l.since), Left: l.left,
 		})
 	}
-	for name, proc := range c.forgotten {
-		s.Forgotten = append(s.Forgotten, sharedName{Name: name, Proc: proc})
+	for name, p := range c.forgotten {
+		s.Forgotten = append(s.Forgotten, sharedName{Name: name, Proc: p.proc, Addr: p.addr.String()})
 	}
 	c.mu.Unlock()
 	b, err := marshal(&s)
@@ -277,7 +285,8 @@ func (c *Cluster) mergeState(b []byte) {
 	c.mu.Lock()
 	for _, f := range s.Forgotten {
 		if !c.aliveLocked(f.Name, f.Proc) {
-			c.forget(f.Name, f.Proc)
+			addr, _ := netip.ParseAddrPort(f.Addr)
+			c.forget(f.Name, goneProcess{f.Proc, addr})
 		}
 	}
 	for _, l := range s.Lost {
@@ -293,7 +302,7 @@ func (c *Cluster) mergeState(b []byte) {
 func (c *Cluster) mergeLost(l sharedLost, now time.Time) {
 	proc := process(l.Incarnation)
 	addr, err := netip.ParseAddrPort(l.Addr)
-	if checkName(l.Name) != nil || err != nil || l.Age < 0 || c.forgotten[l.Name] == proc ||
+	if checkName(l.Name) != nil || err != nil || l.Age < 0 || c.forgotten[l.Name].proc == proc ||
 		c.aliveLocked(l.Name, proc) || l.Name == c.cfg.Name && proc == process(c.meta.Incarnation) {
 		return
 	}

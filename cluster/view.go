@@ -176,7 +176,7 @@ func (c *Cluster) chooseHolders(s *snapshot) (contested bool) {
 // noteLost remembers members that are gone and forgets those that are back. Called with mu held.
 func (c *Cluster) noteLost(old, s *snapshot, now time.Time) {
 	for name, p := range old.byName {
-		if s.byName[name] == nil && c.forgotten[name] != p.proc {
+		if s.byName[name] == nil && c.forgotten[name].proc != p.proc {
 			c.lost[name] = lostMember{addr: p.addr, inc: p.inc.Load(), claim: p.meta.Claim, since: now, left: p.left}
 		}
 	}
@@ -212,7 +212,7 @@ func (c *Cluster) boundLost(now time.Time) {
 
 // fill writes members, lost and what is agreed into v. Called with mu held.
 func (c *Cluster) fill(v *View, s *snapshot) {
-	v.Expect = c.expect
+	v.Expect = c.expected(s)
 	v.Members = append(v.Members, c.meta.member(c.cfg.Name, c.addr.String()))
 	for name, p := range s.byName {
 		m := p.meta.member(name, p.addr.String())

@@ -222,7 +222,7 @@ func forgetProblem(err error, name string) *problem {
 			slug: "unknown-node", status: http.StatusNotFound, field: "node",
 			detail: "No member is named " + quote(name) + "; GET /v1/cluster lists them.",
 		}
-	case errors.Is(err, jatah.ErrConfig):
+	case errors.Is(err, jatah.ErrAlive):
 		return &problem{
 			slug: "cannot-forget", status: http.StatusConflict, field: "node",
 			detail: "Member " + quote(name) + " is alive and uses its share; stop it first.",

@@ -260,7 +260,7 @@ func TestBadBatchesAreRefusedAsAWhole(t *testing.T) {
 			}
 		})
 	}
-	a := newAPI(t, Config{}, perMinute("api", 1000, 1000))
+	a := newAPI(t, Config{}, perMinute("api", 1, 1000))
 	if w := a.call("POST", "/v1/batch", `{"takes":[]}`); w.Code != 200 || w.Body.String() != "{\"results\":[]}\n" {
 		t.Errorf("no takes: %d %s", w.Code, w.Body)
 	}

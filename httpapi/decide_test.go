@@ -376,7 +376,7 @@ func TestErrorsOfTheNodeHaveAProblemEach(t *testing.T) {
 		{a.h.problemOf(jatah.ErrNegativeCost, "api"), 400, "bad-field", "negative"},
 		{ownerSilent(jatah.State{}), 503, "undecided", "look again."},
 		{ownerSilent(jatah.State{Age: 1234567 * time.Microsecond, Remaining: 7}), 503, "undecided", "1.235s ago: 7 tokens left"},
-		{forgetProblem(fmt.Errorf("%w: alive", jatah.ErrConfig), "n2"), 409, "cannot-forget", "stop it first"},
+		{forgetProblem(fmt.Errorf("%w: alive", jatah.ErrAlive), "n2"), 409, "cannot-forget", "stop it first"},
 		{forgetProblem(context.Canceled, "n2"), 503, "undecided", "was not forgotten"},
 	} {
 		if row.p.status != row.status || row.p.slug != row.slug || !strings.Contains(row.p.detail, row.says) {
