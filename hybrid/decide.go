@@ -56,17 +56,28 @@ func (e *Engine) look(l *Limit, key string, cost, now int64) (Decision, *waiter)
 		return Decision{Mode: l.spec.Mode, Remaining: l.spec.Burst, RetryAfter: bucket.Never}, nil
 	}
 	if a, ok := l.accounts.Load(key); ok && a.heard {
-		return a.decision(true, SourceLocal, now), nil
+		d := a.decision(true, SourceLocal, now)
+		d.inDebt(l, a.known+float64(a.outAll)+float64(now-a.asOf.Load())*l.perNs+float64(min(0, a.credit.Load())))
+		return d, nil
 	}
 	hash := e.hash(l, key)
 	if p := e.parts[e.partOf(hash)]; p.owned {
 		e.settleShares(p, now)
 		x := e.peekLedger(p, l, key, hash, now)
 		level := p.level(x, now)
-		return Decision{OK: true, Mode: l.spec.Mode, Source: SourceOwner, Remaining: min(max(0, int64(math.Floor(level))), l.spec.Burst),
-			ResetAfter: l.fill(float64(l.spec.Burst) - level)}, nil
+		d := Decision{OK: true, Mode: l.spec.Mode, Source: SourceOwner, Remaining: min(max(0, int64(math.Floor(level))), l.spec.Burst),
+			ResetAfter: l.fill(float64(l.spec.Burst) - level)}
+		d.inDebt(l, level+x.outstanding())
+		return d, nil
 	}
 	return Decision{OK: true, Mode: l.spec.Mode, Remaining: l.spec.Burst}, nil
+}
+
+// inDebt refuses a look at a key that has less than nothing.
+func (d *Decision) inDebt(l *Limit, level float64) {
+	if level < 0 {
+		d.OK, d.RetryAfter = false, max(1, l.fill(-level))
+	}
 }
 
 // sync tells the owner of a refund or charge, or just asks it for the balance.
@@ -81,7 +92,7 @@ func (e *Engine) sync(now int64, l *Limit, key string, refund, charge int64) (*a
 		return nil, nil, err
 	}
 	e.bind(a)
-	a.u = saturatingAdd(a.u, min(refund, l.spec.Burst))
+	a.u = saturatingAdd(a.u, min(refund, a.missing()))
 	if charge > 0 { // no debt is deeper than a message can say
 		a.credit.Add(-min(charge, max(0, a.credit.Load()+4*maxBurst)))
 	}
@@ -242,7 +253,7 @@ func (e *Engine) recall(p *partition, x *ledger, asker *entry, now int64) bool {
 	return any
 }
 
-func (e *Engine) hash(l *Limit, key string) uint64 { return e.ringHash(l.spec.Name, key) }
+func (e *Engine) hash(l *Limit, key string) uint64 { return e.ringHash(l.def.Load().Name, key) }
 
 // ledger finds or makes the ledger of a key; nil: there is no room for a new one.
 func (e *Engine) ledger(p *partition, l *Limit, key string, hash uint64, now int64) *ledger {

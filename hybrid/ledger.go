@@ -156,6 +156,14 @@ func (l *ledger) fullIn(e *era) float64 {
 	return l.full
 }
 
+// quietSince is when a lender last said something of the key.
+func (l *ledger) quietSince() (at int64) {
+	for _, x := range l.entries {
+		at = max(at, x.seen)
+	}
+	return at
+}
+
 // find returns the entry of a lender.
 func (l *ledger) find(lender string) *entry {
 	for _, x := range l.entries {

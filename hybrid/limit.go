@@ -170,7 +170,7 @@ func (l *Limit) Take(ctx context.Context, key string, cost int64) Decision {
 			return l.count(s, d)
 		}
 		return l.count(s, l.fromBucket(s, l.buckets.Take(key, l.e.now(), cost), nil))
-	case s.Mode == Hybrid && cost > 0:
+	case s.Mode == Hybrid && cost > 0 && s.Rate.Count != 0:
 		if a, ok := l.accounts.Load(key); ok {
 			if left, ok := a.spend(cost); ok {
 				return l.onCredit(s, a, left)
@@ -192,7 +192,7 @@ type Pending = waiter
 func (l *Limit) Begin(key string, cost int64) (Decision, *Pending) {
 	s := l.def.Load()
 	a, _ := l.accounts.Load(key)
-	if a != nil && cost > 0 && s.Mode == Hybrid {
+	if a != nil && cost > 0 && s.Mode == Hybrid && s.Rate.Count != 0 { // rate 0 denies also what credit covers
 		if left, ok := a.spend(cost); ok {
 			return l.onCredit(s, a, left), nil
 		}

@@ -129,14 +129,21 @@ func (l *Limit) owner(ctx context.Context, key string, refund, charge int64) (De
 		return Decision{Mode: l.def.Load().Mode, RetryAfter: l.e.cfg.Tick}, err
 	}
 	if w == nil {
-		return a.decision(true, SourceShare, now), ErrUnreachable
+		return l.e.describe(a, true, SourceShare, now), ErrUnreachable
 	}
 	select {
 	case d := <-w.done:
 		return d, d.Err
 	case <-ctx.Done():
-		return a.decision(false, SourceLocal, l.e.now()), ctx.Err()
+		return l.e.describe(a, false, SourceLocal, l.e.now()), ctx.Err()
 	}
+}
+
+// describe is account.decision for those who do not hold the lock.
+func (e *Engine) describe(a *account, ok bool, src Source, now int64) Decision {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return a.decision(ok, src, now)
 }
 
 // Reset makes a key full again. It is a refund of what is missing at its owner; credit that nodes hold stays with them.
@@ -153,21 +160,9 @@ func (l *Limit) Reset(ctx context.Context, key string) error {
 		return err
 	}
 	if missing := float64(st.Burst) - st.Balance - float64(st.Outstanding); missing > 0 {
-		_, err = l.ownerRefund(ctx, key, int64(math.Ceil(missing)))
+		_, err = l.owner(ctx, key, int64(math.Ceil(missing)), 0)
 	}
 	return err
-}
-
-// ownerRefund is a refund that may exceed the burst, since the key may be in debt.
-func (l *Limit) ownerRefund(ctx context.Context, key string, n int64) (d Decision, err error) {
-	burst := max(1, l.def.Load().Burst)
-	for n > 0 {
-		if d, err = l.owner(ctx, key, min(n, burst), 0); err != nil {
-			return d, err
-		}
-		n -= burst
-	}
-	return d, nil
 }
 
 // Peek looks at a key without changing it, at its owner: exact at the moment the owner answered.

@@ -267,7 +267,8 @@ func (e *Engine) sweepLedgers(now int64, budget int) {
 				break
 			}
 			p.refill(x, now)
-			if p.isFull(x, now) && !x.heirDue && x.telling == nil {
+			// A straggler must not find a ledger that has forgotten what it says: it would be charged again.
+			if p.isFull(x, now) && !x.heirDue && x.telling == nil && x.quietSince() < now-10*e.tick {
 				delete(p.ledgers, k)
 				if x.heirMissing {
 					p.missing--
