@@ -1,5 +1,5 @@
-// Package bucket keeps the tokens of one key, or of millions of keys, exactly
-// and without locks.
+// Package bucket keeps the tokens of one key, or of millions of keys, exactly,
+// and for token buckets without locks.
 //
 // # Words and units
 //
@@ -13,7 +13,23 @@
 // [Params] are a rate and a burst compiled for arithmetic, [Bucket] is one key,
 // [Table] is many keys with a bound on their number.
 //
+// # Algorithms
+//
+// Bucket and Table know the token bucket alone, and are the fastest. All algorithms, by the
+// names that [Algorithms] returns: token_bucket, fixed_window, sliding_window, sliding_log,
+// leaky_bucket, burst_average.
+//
+// A [Spec] defines a limit under one of them, with one rate or several; [Compile] makes
+// an [Algorithm] of it. A [Meter] is what one key has used under an Algorithm, also where only a part of the limit
+// may be used here; a [Delayer] is one that lets requests wait. [Resize] goes on with a Meter under another
+// Algorithm. [MeterTable] is many keys, as Table is. What these guarantee is
+// said with them.
+//
+// The limits of nodes (package jatah) use only token_bucket so far.
+//
 // # Guarantees
+//
+// Of Params, Bucket and Table:
 //
 //   - In any interval of t nanoseconds at most burst + rate*t tokens are taken
 //     (rate*(t+1) where the arithmetic is not exact, see below),
@@ -51,6 +67,6 @@
 //     a request of a known key takes none. A new key for which room is being made
 //     may be refused once more by a concurrent request.
 //
-// The algorithm is the generic cell rate algorithm of ATM (ITU-T I.371, annex A,
+// The algorithm of Bucket and Table is the generic cell rate algorithm of ATM (ITU-T I.371, annex A,
 // virtual scheduling), which needs one number per key: the theoretical arrival time.
 package bucket
