@@ -53,7 +53,7 @@ func Flags() []Flag {
 		}
 	}
 	return append(out, Flag{Path: limitsPath, Name: "limit",
-		Want: "a limit such as api=100/min,burst=20,mode=strict,fallback=deny", List: true})
+		Want: "a limit such as api=100/min,burst=20,mode=strict,fallback=deny; other options are overshoot=0.1 and dry_run=true", List: true})
 }
 
 const (

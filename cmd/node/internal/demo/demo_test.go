@@ -91,8 +91,39 @@ func TestVerdictJudgesEveryUser(t *testing.T) {
 func TestVerdictTakesAPauseForAFault(t *testing.T) {
 	s := played(jatah.FallbackShare, 11) // up to 4 tokens too many before the kill
 	s.fault.pauses, s.fault.pausesBefore = 1, 1
-	if v := judge(s); !v.kept || !strings.Contains(strings.Join(v.lines, "\n"), "1 pauses") {
+	if v := judge(s); !v.kept || !strings.Contains(strings.Join(v.lines, "\n"), "1 pause\n") {
 		t.Errorf("not kept:\n%s", strings.Join(v.lines, "\n"))
+	}
+}
+
+// Of 110 tokens that the limit allows 20 are promised for the kill and the
+// return, and 10 more for each pause: with four pauses that is half of them.
+func TestVerdictSaysWhenItProvesLittle(t *testing.T) {
+	for pauses, little := range map[int]bool{0: false, 3: false, 4: true} {
+		s := played(jatah.FallbackShare, 10)
+		s.fault.pauses = pauses
+		v := judge(s)
+		text := strings.Join(v.lines, "\n")
+		if !v.kept || strings.Contains(text, "paused 4 times; the promise allows a burst for each") != little ||
+			strings.Contains(text, "kept, but this run proves little") != little {
+			t.Errorf("%d pauses:\n%s", pauses, text)
+		}
+	}
+	s := played(jatah.FallbackWait, 10)
+	s.fault.pauses = 100 // with wait a pause costs nothing
+	if v := judge(s); v.weak {
+		t.Errorf("wait:\n%s", strings.Join(v.lines, "\n"))
+	}
+}
+
+// The node was ready again at the very end, or a moment after it.
+func TestVerdictOfATimeWithoutRequestsIsADash(t *testing.T) {
+	for _, back := range []time.Duration{10 * second, 10*second + time.Millisecond} {
+		s := played(jatah.FallbackShare, 10)
+		s.fault.back = back
+		if text := strings.Join(judge(s).lines, "\n"); !strings.Contains(text, "while n1 was gone, - after\n") {
+			t.Errorf("back at %v:\n%s", back, text)
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func (s *plainScreen) note(line string) {
 
 func (s *plainScreen) show(p picture) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%5.1f s  %s %d of %.0f, %d/s", p.elapsed.Seconds(), p.hot.user, p.hot.admitted, p.hot.allowed, p.hot.lastSecond)
+	fmt.Fprintf(&b, "%5.1f s  %s admitted %d, limit allows %.0f, last second %d", p.elapsed.Seconds(), p.hot.user, p.hot.admitted, p.hot.allowed, p.hot.lastSecond)
 	for _, r := range p.rows {
 		fmt.Fprintf(&b, " | %s %s: %d in, %d ok, %d no, p99 %s", r.name, r.state, r.last.offered(), r.last.admitted, r.last.refused, short(r.last.p99))
 	}

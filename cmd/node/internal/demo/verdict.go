@@ -12,6 +12,7 @@ import (
 // verdict is what the run showed.
 type verdict struct {
 	kept  bool
+	weak  bool // kept, but the promise was so wide that this says little
 	lines []string
 }
 
@@ -49,6 +50,8 @@ func judge(s *show) verdict {
 		v.say("The promise was BROKEN.")
 	case f.back == 0:
 		v.say("The promise was kept. (The time was too short for the killed node to come back: use a longer --duration.)")
+	case v.weak:
+		v.say("The promise was kept, but this run proves little; see above.")
 	default:
 		v.say("The promise was kept.")
 	}
@@ -71,7 +74,11 @@ func (v *verdict) judgeHotKey(s *show, records []record, f fault, end time.Durat
 	v.say("  the limit allows b + r·t = %.0f + %.4g·%.1f = %.0f", b, r, last.Seconds(), math.Floor(b+r*last.Seconds()))
 
 	used := func(from, to time.Duration, extra float64) string {
-		return fmt.Sprintf("%.1f %%", 100*s.usedOf(records, from, to, extra))
+		part, ok := s.usedOf(records, from, to, extra)
+		if !ok {
+			return "-"
+		}
+		return fmt.Sprintf("%.1f %%", 100*part)
 	}
 	if f.killed == 0 {
 		v.say("  used of the limit: %s", used(0, end, b))
@@ -79,22 +86,27 @@ func (v *verdict) judgeHotKey(s *show, records []record, f fault, end time.Durat
 	}
 	if f.back == 0 {
 		v.say("  used of the limit: %s before the kill, %s after it", used(0, f.killed, b), used(f.killed, end, 0))
-		return
+	} else {
+		v.say("  used of the limit: %s before, %s while %s was gone, %s after",
+			used(0, f.killed, b), used(f.killed, min(f.back, end), 0), s.name(s.victim), used(f.back, end, 0))
 	}
-	v.say("  used of the limit: %s before, %s while %s was gone, %s after",
-		used(0, f.killed, b), used(f.killed, f.back, 0), s.name(s.victim), used(f.back, end, 0))
-	if after := s.usedOf(records, f.back, end, 0); after > 1 {
+	if after, _ := s.usedOf(records, f.back, end, 0); f.back > 0 && after > 1 {
 		v.say("  (more than 100 %% after: tokens that were saved up, never beyond b + r·t)")
 	}
-	v.say("  (a crashed node's third stays unused until it is back or `grace` has passed,")
-	v.say("  because nobody can know that it is not still admitting)")
+	v.say("  (a crashed node's third stays unused until it is back, because nobody can know")
+	v.say("  that it is not still admitting. These nodes count three by `expect` and `join`;")
+	v.say("  where nothing says how many there are, the third is dealt out after `grace`)")
 }
 
 // usedOf is what the hot key was admitted in a part of the run over r*t and
-// what is allowed besides.
-func (s *show) usedOf(records []record, from, to time.Duration, extra float64) float64 {
+// what is allowed besides; not ok if nothing was asked then.
+func (s *show) usedOf(records []record, from, to time.Duration, extra float64) (part float64, ok bool) {
+	hot := summarize(records, hotIn(from, to))
 	allowed := extra + perSecond(s.Limit.Rate)*(to-from).Seconds()
-	return float64(summarize(records, hotIn(from, to)).admitted) / allowed
+	if to <= from || hot.offered() == 0 {
+		return 0, false
+	}
+	return float64(hot.admitted) / allowed, true
 }
 
 // judgeExcess finds the worst interval of every key and compares it with the
@@ -127,18 +139,43 @@ func (v *verdict) judgeExcess(s *show, records []record, f fault) {
 		}
 	}
 	if f.pauses > 0 {
-		v.say("  this machine was so busy that nodes did not run for a while: %d pauses,", f.pauses)
-		v.say("  %d of them before the kill, each a fault of its own", f.pausesBefore)
+		v.say("  this machine was so busy that nodes did not run for a while: %s", count(f.pauses, "pause"))
+		v.say("  (%d before the kill), each a fault of its own", f.pausesBefore)
 	}
 	v.compare("worst excess in any interval before the kill", before, always+float64(f.pausesBefore)*perFault)
-	if f.killed == 0 {
+	faults := f.pauses
+	if f.killed > 0 {
+		faults++
+		if f.restarted > 0 {
+			faults++
+		}
+		v.compare("worst excess with the kill and the return", whole, always+float64(faults)*perFault)
+	}
+	v.weigh(s, always+float64(faults)*perFault)
+}
+
+// weigh says when keeping the promise is no feat: because it allows half as
+// much again as the limit does in the time of the run, or more.
+func (v *verdict) weigh(s *show, promised float64) {
+	if promised < (float64(burst(s.Limit))+perSecond(s.Limit.Rate)*s.Duration.Seconds())/2 {
 		return
 	}
-	faults := 1 + f.pauses // the kill and the pauses
-	if f.restarted > 0 {
-		faults++
+	v.weak = true
+	if n := s.fault.pauses; n > 0 {
+		v.say("  this machine paused %s; the promise allows a burst for each, so this run", count(n, "time"))
+		v.say("  proves little: repeat it when less else is running")
+		return
 	}
-	v.compare("worst excess with the kill and the return", whole, always+float64(faults)*perFault)
+	v.say("  so much is promised for so short a time that this run proves little: use a")
+	v.say("  longer --duration or a smaller burst")
+}
+
+// count is a number of things that have a regular plural.
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 func (v *verdict) compare(what string, excess envelope.Excess, allowed float64) {
