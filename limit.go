@@ -12,6 +12,9 @@ import (
 // Never is the wait that says: no wait helps. As Config.Grace it means for ever.
 const Never = bucket.Never
 
+// MaxPerSecond is the fastest rate, in tokens per second.
+const MaxPerSecond = bucket.MaxPerSecond
+
 // Rate is a number of tokens per duration.
 type Rate = bucket.Rate
 

@@ -11,7 +11,6 @@ import (
 	"unicode"
 
 	"github.com/jatah-io/jatah"
-	"github.com/jatah-io/jatah/bucket"
 )
 
 // kind is the YAML type that a field must have in a file.
@@ -131,7 +130,7 @@ var limitFields = []*limitField{
 func probe(l jatah.Limit) error {
 	name := cmp.Or(l.Name, "probe")
 	// The fastest rate: whether a burst takes too long to fill is judged with the limit's own.
-	l.Name, l.Rate = name, jatah.PerSecond(bucket.MaxPerSecond)
+	l.Name, l.Rate = name, jatah.PerSecond(jatah.MaxPerSecond)
 	err := l.Validate()
 	if err == nil {
 		return nil
