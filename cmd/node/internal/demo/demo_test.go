@@ -105,7 +105,7 @@ func TestVerdictSaysWhenItProvesLittle(t *testing.T) {
 		v := judge(s)
 		text := strings.Join(v.lines, "\n")
 		if !v.kept || strings.Contains(text, "paused 4 times; the promise allows a burst for each") != little ||
-			strings.Contains(text, "kept, but this run proves little") != little {
+			strings.Contains(text, "kept. (But this run proves little") != little {
 			t.Errorf("%d pauses:\n%s", pauses, text)
 		}
 	}

@@ -51,7 +51,7 @@ func judge(s *show) verdict {
 	case f.back == 0:
 		v.say("The promise was kept. (The time was too short for the killed node to come back: use a longer --duration.)")
 	case v.weak:
-		v.say("The promise was kept, but this run proves little; see above.")
+		v.say("The promise was kept. (But this run proves little; see above.)")
 	default:
 		v.say("The promise was kept.")
 	}
