@@ -420,11 +420,15 @@ func (r *reader) report() report {
 	return x
 }
 
+// counters grow as long as a generation lasts, beyond 2^53 too; only the credit that they leave is bounded.
 func (r *reader) counters(g *generation) {
 	for _, v := range [...]*int64{&g.g, &g.c, &g.r, &g.u} {
-		if *v = r.i(); (*v < 0 || *v > maxTokens) && r.err == nil {
-			r.err = errors.New("a counter out of range")
+		if *v = r.i(); *v < 0 && r.err == nil {
+			r.err = errors.New("a negative counter")
 		}
+	}
+	if out := float64(g.g) - float64(g.c) - float64(g.r); out > maxTokens && r.err == nil {
+		r.err = errors.New("a credit out of range")
 	}
 }
 

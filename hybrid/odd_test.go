@@ -113,3 +113,31 @@ func TestDescriptionsAreReadUnderTheLock(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestManyTokensAreHandedOver: a key through which more tokens went than a float64 counts takes nobody else's ledgers along.
+func TestManyTokensAreHandedOver(t *testing.T) {
+	s := testSpec(3e9, maxBurst)
+	w := quiet(t, 3, 0, s)
+	n := w.owner("k")
+	for range 20 {
+		n.charge("k", maxBurst)
+		n.refund("k", maxBurst)
+	}
+	w.sleep(sec)
+	if err := n.e.Leave(n.clock()); err != nil {
+		t.Fatal(err)
+	}
+	n.settle()
+	w.sleep(2 * sec)
+	if left := n.e.Handing(); left != 0 {
+		t.Errorf("%d hand-offs were not taken in", left)
+	}
+	for _, o := range w.nodes {
+		if x := o.e.stats.malformed.Load(); x != 0 {
+			t.Errorf("%s could not read %d messages", o.name, x)
+		}
+	}
+	if _, err := decode(encode(newWriter(), &message{reports: []report{{was: generation{number: 1, g: math.MaxInt64}}}})); err == nil {
+		t.Error("a credit beyond what a float64 counts was read")
+	}
+}
