@@ -3,6 +3,7 @@ package jatah_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/jatah-io/jatah"
@@ -31,12 +32,13 @@ func ExampleStart() {
 	// false 0
 }
 
+// Three nodes on real sockets keep one limit together.
 func TestThreeNodes(t *testing.T) {
-	ctx := context.Background()
+	ctx := t.Context()
 	var nodes []*jatah.Node
 	var join []string
 	for i := range 3 {
-		n, err := jatah.Open(ctx, jatah.Config{Node: fmt.Sprintf("n%d", i), Bind: "127.0.0.1:0", Join: join})
+		n, err := jatah.Open(ctx, jatah.Config{Node: fmt.Sprintf("n%d", i), Bind: "127.0.0.1:0", Join: join, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,26 +46,33 @@ func TestThreeNodes(t *testing.T) {
 		join = append(join, n.Addr())
 		nodes = append(nodes, n)
 	}
+	var limits []*jatah.Limiter
 	for _, n := range nodes {
 		if err := n.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
-		l, _ := n.Limit(jatah.Limit{Name: "api", Rate: jatah.PerHour(100), Burst: 30})
-		_ = l
+		l, err := n.Limit(jatah.Limit{Name: "api", Rate: jatah.PerDay(1), Burst: 30})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits = append(limits, l)
 	}
-	got := 0
-	for i := range 100 {
-		l, _ := nodes[i%3].Lookup("api")
-		d := l.Take(ctx, "k", 1)
+	admitted := 0
+	for i := range 200 {
+		d := limits[i%3].Take(ctx, "k", 1)
+		if d.Err != nil {
+			t.Fatal(d.Err)
+		}
 		if d.OK {
-			got++
-		}
-		if i > 25 && i < 40 {
-			t.Log(i, d)
+			admitted++
 		}
 	}
-	t.Log(got)
+	if admitted == 0 || admitted > 30 {
+		t.Errorf("three nodes admitted %d of 30", admitted)
+	}
 	for _, n := range nodes {
-		t.Logf("%+v", n.Info())
+		if i := n.Info(); len(i.Members) != 3 || !i.Ready {
+			t.Errorf("%s: %+v", n.Name(), i)
+		}
 	}
 }

@@ -103,6 +103,9 @@ func (e *Engine) answer(a *account, g *grant, re, now int64) {
 		e.sendAsk(a, now)
 		return
 	}
+	if g.flags&(grantRefused|grantHold) == 0 {
+		a.refusal.Store(nil) // what was wanted is granted: the denial of before knows nothing of what went since
+	}
 	e.serve(a, g, now)
 }
 

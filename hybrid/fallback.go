@@ -20,13 +20,10 @@ type fallback struct {
 // fall decides a request by fallback: its ask has timed out, or the owner is silent.
 func (e *Engine) fall(a *account, cost, now int64) Decision {
 	s := &a.limit.spec
-	d := Decision{Mode: s.Mode, MaxExcess: int64(s.Overshoot * float64(s.Burst)), RetryAfter: e.cfg.Tick}
-	if at := a.asOf.Load(); at > 0 {
-		d.AsOf = e.time(at)
-	}
+	d := a.decision(false, SourceShare, now)
+	d.RetryAfter = e.cfg.Tick
 	if cost == 0 {
-		d = a.decision(true, SourceLocal, now)
-		d.Err = ErrUnreachable
+		d.OK, d.Source, d.Err = true, SourceLocal, ErrUnreachable
 		return d
 	}
 	switch s.Fallback {
@@ -34,10 +31,9 @@ func (e *Engine) fall(a *account, cost, now int64) Decision {
 		d.Source = SourceDeny
 		return d
 	case FallbackAllow:
-		d.OK, d.RetryAfter, d.Source = true, 0, SourceAllow
+		d.OK, d.RetryAfter, d.Source, d.MaxExcess = true, 0, SourceAllow, math.MaxInt64
 		return d
 	}
-	d.Source = SourceShare
 	d.MaxExcess = e.worst(s)
 	k := e.weight(now)
 	if k == 0 || a.owner != nil && !e.silent(a.owner, now) {

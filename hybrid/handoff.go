@@ -193,6 +193,11 @@ func (e *Engine) repay(p *partition, h *handOff, now int64) {
 		if x := e.ledger(p, l, c.key, e.hash(l, c.key), now); x != nil {
 			p.refill(x, now)
 			x.pool += c.bal - c.brought
+			// Of that, credit that is out is not spent: whoever holds it may claim it here.
+			x.held, x.heldUntil = x.held+c.out, now+e.ttl
+			for j := range c.entries {
+				e.inheritEntry(p, x, &c.entries[j], now)
+			}
 			e.changed(p, x)
 		}
 	}

@@ -134,7 +134,7 @@ type Decision struct {
 	Source     Source
 	Mode       Mode
 	AsOf       time.Time // when the state it rests on was known here; zero: at the time of the decision
-	MaxExcess  int64     // tokens that the limit's mode and overshoot may let through beyond burst + rate*t in the worst moment without faults
+	MaxExcess  int64     // tokens that the limit's mode and overshoot may let through beyond burst + rate*t in the worst moment: without faults, or where the decision was made by fallback, in that fault
 	DryRun     bool      // OK only because the limit is in dry run
 	Err        error     // the request could not be decided: bad cost, closed, context ended, table full
 }
