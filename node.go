@@ -166,8 +166,9 @@ func (n *Node) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Limit defines a limit, or changes the one of the same name while it is in use: what was used stays used. The error
-// wraps ErrLimit.
+// Limit defines a limit, or changes the one of the same name while it is in use: what was used stays used. Only a change to or from
+// mode split starts keys anew, since a share of one's own knows nothing of a pool: it may let one burst through once more. The
+// error wraps ErrLimit.
 func (n *Node) Limit(l Limit) (*Limiter, error) {
 	s, err := l.spec()
 	if err != nil {

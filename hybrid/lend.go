@@ -119,6 +119,7 @@ func (e *Engine) borrow(from *peer, m *message, now int64) {
 			continue
 		}
 		s := p.shareOf(from.name)
+		was, counted := p.usable(s, now) && s.inc == m.stamp.inc, *s
 		if s.inc != m.stamp.inc {
 			*s = share{lender: from.name, inc: m.stamp.inc, brought: s.brought}
 		}
@@ -132,7 +133,10 @@ func (e *Engine) borrow(from *peer, m *message, now int64) {
 		if newest || s.k == 0 {
 			s.k, s.counted = l.k, l.counted
 		}
-		e.settleShares(p, now)
+		// Nearly always a loan renews one that is in use: then nothing changes but its end, and p.next is early.
+		if !was || !p.usable(s, now) || s.k != counted.k || s.counted != counted.counted {
+			e.settleShares(p, now)
+		}
 	}
 }
 

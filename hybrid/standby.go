@@ -210,12 +210,17 @@ func (e *Engine) receiveStandby(from *peer, m *message, now int64) {
 			from.acks = nil
 		}
 	}
-	for i := range e.parts {
-		if m.whole.has(i) && e.lend[i].owner == from && !e.parts[i].owned {
+	if m.owns != nil {
+		for i, s := range e.standby {
+			if m.owns.has(i) && s.owner == from.name && s.inc == m.stamp.inc {
+				s.heardAt = now
+			}
+		}
+	}
+	for i := range 8 * len(m.whole) {
+		if m.whole[i/8] != 0 && m.whole.has(i) && i < len(e.parts) && e.lend[i].owner == from && !e.parts[i].owned {
 			s := e.standbyOf(i, from, m.stamp.inc)
 			s.whole, s.heardAt = true, now
-		} else if s := e.standby[i]; s != nil && m.owns.has(i) && s.owner == from.name && s.inc == m.stamp.inc {
-			s.heardAt = now
 		}
 	}
 }

@@ -129,7 +129,7 @@ type Spec struct {
 type Decision struct {
 	OK         bool
 	Remaining  int64         // whole tokens left for the key, as far as known here
-	RetryAfter time.Duration // shortest wait that helps; bucket.Never when none does; 0 when OK
+	RetryAfter time.Duration // shortest wait that helps; bucket.Never when none does; 0 when OK, unless that is for DryRun only
 	ResetAfter time.Duration // until the key is full again if nothing else comes
 	Source     Source
 	Mode       Mode
