@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/jatah-io/jatah"
 )
@@ -189,6 +190,10 @@ func TestUnknownLimitNamesTenOfTheKnown(t *testing.T) {
 }
 
 func TestBatchKeepsGoodItemsBesideBadOnes(t *testing.T) {
+	synctest.Test(t, batchKeepsGoodItems) // in virtual time, for the waits to be exact
+}
+
+func batchKeepsGoodItems(t *testing.T) {
 	a := newAPI(t, Config{}, perMinute("api", 10, 10))
 	w := a.call("POST", "/v1/batch", `{"takes":[
 		{"limit":"api","key":"u"},
