@@ -132,9 +132,16 @@ func (e *Engine) dropPending(owner *peer, owns bits) {
 
 // applyHandOff adds a former owner's balances: a debt always, what is left only where nothing was granted since.
 func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
-	if p.handed[h.inc] >= h.epoch {
+	if p.applied[h.inc] >= h.epoch {
 		return
 	}
+	if len(p.applied) >= 64 { // incarnations of processes that are long gone
+		clear(p.applied)
+	}
+	if p.applied == nil {
+		p.applied = map[uint64]uint64{}
+	}
+	p.applied[h.inc] = h.epoch
 	e.settleShares(p, now)
 	fresh := h.fresh.has(p.id)
 	if !fresh {
@@ -278,7 +285,7 @@ func (e *Engine) letGo(lost []int, now int64) {
 		copies, fresh, since := e.copyLedgers(p, now), p.fresh && !p.told, p.adopted
 		e.nledgers -= len(p.ledgers)
 		pending := p.pending
-		*p = partition{id: i, pending: pending, off: p.off}
+		*p = partition{id: i, pending: pending, applied: p.applied, off: p.off}
 		if to == nil || to == e.self {
 			continue
 		}

@@ -24,13 +24,16 @@ type partition struct {
 	fresh    bool    // taken over while the process was starting: others may yet tell
 	takenAt  int64   // own clock
 	pending  []pendingHandOff
-	shares   []*share
-	handed   map[uint64]uint64 // former owner's incarnation -> epoch in which it let the partition go
-	eras     []era
-	first    uint64 // id of eras[0]
-	next     int64  // the earliest moment at which the set of shares may change by itself
-	ledgers  map[ledgerKey]*ledger
-	bases    map[*Limit]*ledger // what a key has that has no ledger
+	// applied is the epoch of the last hand-off taken in from each former owner's incarnation. It outlives the time in which
+	// this node owns the partition: a hand-off that is sent again because its confirmation was lost may come after that.
+	applied map[uint64]uint64
+	shares  []*share
+	handed  map[uint64]uint64 // former owner's incarnation -> epoch in which it let the partition go
+	eras    []era
+	first   uint64 // id of eras[0]
+	next    int64  // the earliest moment at which the set of shares may change by itself
+	ledgers map[ledgerKey]*ledger
+	bases   map[*Limit]*ledger // what a key has that has no ledger
 
 	heir    *peer // to whom standby records go
 	heirInc uint64
@@ -251,7 +254,7 @@ func wholeShare(b int64, k, rank int) int64 {
 
 // take makes the engine the partition's owner, with nothing known about its keys.
 func (p *partition) take(epoch uint64, now int64) {
-	*p = partition{id: p.id, owned: true, epoch: epoch, next: math.MaxInt64, takenAt: now, pending: p.pending, off: p.off,
+	*p = partition{id: p.id, owned: true, epoch: epoch, next: math.MaxInt64, takenAt: now, pending: p.pending, applied: p.applied, off: p.off,
 		handed: map[uint64]uint64{}, ledgers: map[ledgerKey]*ledger{}, bases: map[*Limit]*ledger{},
 		eras: []era{{from: now}}}
 }
