@@ -94,16 +94,17 @@ type Engine struct {
 	done   chan struct{}
 	loops  sync.WaitGroup
 
-	mu       sync.Mutex
-	inc      uint64 // this life's incarnation
-	ownEpoch uint64 // how often the set of owned partitions changed
-	born     int64
-	lastTick int64
-	ticks    uint64
-	leaving  bool
-	welcome  uint64 // the incarnation that every member counts
-	retired  bool   // the others are being told that this node is gone: it has no share any more
-	started  bool   // settled, and ticked since: the node's share is in use
+	mu          sync.Mutex
+	inc         uint64 // this life's incarnation
+	ownEpoch    uint64 // how often the set of owned partitions changed
+	born        int64
+	lastTick    int64
+	ticks       uint64
+	leaving     bool
+	welcome     uint64 // the incarnation that every member counts
+	retired     bool   // the others are being told that this node is gone: it has no share any more
+	established bool   // others were settled when this process came
+	started     bool   // settled, and ticked since: the node's share is in use
 
 	view    View
 	peers   []*peer // sorted by name; includes this node

@@ -144,6 +144,7 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 	p.applied[h.inc] = h.epoch
 	e.settleShares(p, now)
 	fresh := h.fresh.has(p.id)
+	p.handedFresh = p.handedFresh || fresh
 	if !fresh {
 		p.told, p.fresh, p.bringing = true, false, false
 	}

@@ -110,6 +110,9 @@ func (e *Engine) borrow(from *peer, m *message, now int64) {
 	if m.echo.inc != e.inc {
 		return // lent to another life of this node
 	}
+	if l.k > 0 && now < e.born+e.settle()/2 {
+		e.established = true
+	}
 	newest := m.stamp.at > from.loanAt
 	if newest {
 		from.loanAt = m.stamp.at

@@ -15,15 +15,16 @@ type partition struct {
 	epoch uint64 // of the engine, when it took the partition over
 	// What keys start from, for fallback share: each share brings this part of its tokens along
 	// when it is first counted. bringing is off once a hand-off has told the balances.
-	full     float64 // 1: a key without a record was full; 0: nothing is known of it
-	bringing bool
-	adopted  uint64  // incarnation of the owner whose standby it started from
-	bringEnd int64   // own clock: a share that is counted for the first time later brings nothing, it may have been used
-	brought  float64 // weights that were brought, at most 1 in all
-	told     bool    // its balances are known, or known to be unknown: nothing more is waited for
-	fresh    bool    // taken over while the process was starting: others may yet tell
-	takenAt  int64   // own clock
-	pending  []pendingHandOff
+	full        float64 // 1: a key without a record was full; 0: nothing is known of it
+	bringing    bool
+	adopted     uint64  // incarnation of the owner whose standby it started from
+	bringEnd    int64   // own clock: a share that is counted for the first time later brings nothing, it may have been used
+	brought     float64 // weights that were brought, at most 1 in all
+	told        bool    // its balances are known, or known to be unknown: nothing more is waited for
+	fresh       bool    // taken over while the process was starting: others may yet tell
+	handedFresh bool    // a former owner said that it knew nothing either
+	takenAt     int64   // own clock
+	pending     []pendingHandOff
 	// applied is the epoch of the last hand-off taken in from each former owner's incarnation. It outlives the time in which
 	// this node owns the partition: a hand-off that is sent again because its confirmation was lost may come after that.
 	applied map[uint64]uint64

@@ -174,8 +174,15 @@ func (e *Engine) takeOver(gained []gain, now int64) {
 
 // startFull ends the wait of a partition that was taken over while the process started: nobody told anything of it, so
 // with fallback share its keys start full, each share bringing its part.
+//
+// Where others were settled already when this process came, the cluster is not a new one: then somebody knew the balances, and
+// if they got lost on the way the keys start empty. A former owner that was new itself says so.
 func (e *Engine) startFull(p *partition, now int64) {
-	if p.fresh && !p.told && e.settled(now) {
+	switch {
+	case !p.fresh || p.told || !e.settled(now):
+	case e.established && !p.handedFresh:
+		p.fresh, p.told = false, true
+	default:
 		e.startFrom(p, nil, true, now)
 	}
 }
