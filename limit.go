@@ -50,8 +50,8 @@ const (
 func ParseMode(s string) (Mode, error) { return hybrid.ParseMode(s) }
 
 // Fallback says how requests are decided that find no credit while their owner is silent, and so what a partition, a pause or a crash may
-// let through beyond burst + rate*t: nothing with FallbackWait and FallbackDeny; at most one burst per event with FallbackShare, which
-// is owed and charged afterwards; everything with FallbackAllow. A partition that outlasts Config.Grace gives each side the whole limit.
+// let through beyond burst + rate*t: nothing with FallbackWait; at most one burst per event with FallbackShare, most of it owed and
+// charged afterwards, and with FallbackDeny, whose new owners too start from what the heir kept; everything with FallbackAllow. A partition that outlasts Config.Grace gives each side the whole limit.
 type Fallback = hybrid.Fallback
 
 // The fallbacks of a limit.
