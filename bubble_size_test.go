@@ -32,6 +32,7 @@ func TestSteadyTrafficIsDecidedLocally(t *testing.T) {
 		want    float64
 	}{
 		{"1000 per second at 70 percent", jatah.Limit{Name: "api", Rate: jatah.PerSecond(1000), Burst: 1000}, 700, 0.99},
+		{"10 per second at half", jatah.Limit{Name: "api", Rate: jatah.PerSecond(10), Burst: 50}, 5, 0.90},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			inBubble(t, 1, x.limit, 1, func(b *bubble) {

@@ -111,6 +111,21 @@ func (l workload) play(t testing.TB, mode Mode, phi float64) outcome {
 		messages: float64(w.messages) / float64(l.seconds) / float64(l.nodes), local: float64(w.sources[SourceLocal]) / all}
 }
 
+func (l workload) saturated() bool {
+	return strings.Contains(l.name, "overload") || strings.Contains(l.name, "the same")
+}
+
+// local is the part of the decisions that are to be made in local memory.
+func (l workload) local() float64 {
+	switch {
+	case strings.HasPrefix(l.name, "70 %"):
+		return 0.99
+	case strings.HasPrefix(l.name, "10/s b 50"):
+		return 0.90
+	}
+	return 0
+}
+
 func TestWorkloads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("minutes under the race detector")
@@ -130,6 +145,13 @@ func TestWorkloads(t *testing.T) {
 		for _, c := range columns {
 			o := l.play(t, c.mode, c.phi)
 			fmt.Fprintf(&b, "%-46s %-15s %11.3f %8.1f %8.4f %8.4f %8.4f %10.1f\n", l.name, c.name, o.utilization, o.excess, o.waited, o.asks, o.local, o.messages)
+			// What is promised of a saturated limit, and of steady traffic within one.
+			if l.saturated() && c.mode != Split && o.utilization < 0.99 {
+				t.Errorf("%s, %s: utilization %.4f, at least 0.99 is promised", l.name, c.name, o.utilization)
+			}
+			if want := l.local(); c.mode == Hybrid && o.local < want {
+				t.Errorf("%s, %s: %.4f of the decisions were local, want %v", l.name, c.name, o.local, want)
+			}
 			if o.excess > c.phi*float64(l.burst)+1e-6 {
 				t.Errorf("%s, %s: excess %.2f tokens, at most %.2f are promised", l.name, c.name, o.excess, c.phi*float64(l.burst))
 			}
