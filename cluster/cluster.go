@@ -61,10 +61,11 @@ type Cluster struct {
 	ready  atomic.Bool
 	n      counters
 
-	waiting waiters
-	slots   chan struct{}
-	signal  chan struct{} // room for one: the view may have changed
-	first   chan struct{} // closed when the first view is out
+	waiting   waiters
+	slots     chan struct{}
+	signal    chan struct{} // room for one: the view may have changed
+	first     chan struct{} // closed when the first view is out
+	strangers chan string   // room for one: the wire name of who spoke
 
 	mu         sync.Mutex // guards what follows; never held while calling memberlist
 	meta       meta
@@ -72,9 +73,14 @@ type Cluster struct {
 	peers      map[string]*peer // by wire name: all processes memberlist sees alive, but us
 	gone       map[string]*peer // processes that were there, should they come back
 	lost       map[string]lostMember
-	forgotten  map[string]goneProcess // by name
-	joined     []netip.AddrPort       // what Config.Join stands for, other than this node
-	contesting bool                   // a goroutine is finding out who holds our name
+	forgotten  map[string]goneProcess  // by name
+	joined     []netip.AddrPort        // what Config.Join stands for, other than this node
+	absent     map[netip.AddrPort]bool // of these: nobody listens there, as far as is known
+	unresolved bool                    // some name in Config.Join could not be looked up
+	nameless   bool                    // some name there does not exist
+	met        bool                    // another process has been seen
+	began      time.Time
+	contesting bool // a goroutine is finding out who holds our name
 	warned     map[string]time.Time
 
 	announce lock // one at a time tells memberlist our metadata
@@ -101,9 +107,10 @@ func Start(ctx context.Context, cfg Config, ev Events) (*Cluster, error) {
 		cfg: cfg, ev: ev, log: cfg.Logger,
 		slots:    make(chan struct{}, maxHandlers),
 		announce: make(lock, 1), leave: make(lock, 1), ended: make(chan struct{}),
-		signal: make(chan struct{}, 1), first: make(chan struct{}),
+		signal: make(chan struct{}, 1), first: make(chan struct{}), strangers: make(chan string, 1),
 		peers: make(map[string]*peer), gone: make(map[string]*peer), lost: make(map[string]lostMember),
 		forgotten: make(map[string]goneProcess), warned: make(map[string]time.Time),
+		absent: make(map[netip.AddrPort]bool), began: time.Now(),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.snap.Store(&snapshot{view: &View{Self: cfg.Name}})
@@ -128,6 +135,8 @@ func Start(ctx context.Context, cfg Config, ev Events) (*Cluster, error) {
 	c.poke()
 	<-c.first
 	c.spawn(c.rejoinLoop)
+	c.spawn(c.strangerLoop)
+	c.spawn(c.sureLoop)
 	return c, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -111,6 +112,7 @@ func (c *Cluster) contactFirst(ctx context.Context, addrs []netip.AddrPort) erro
 // contact exchanges states with whoever is at an address.
 func (c *Cluster) contact(a netip.AddrPort) error {
 	_, err := c.ml.Join([]string{a.String()})
+	c.noteAbsent(a, err)
 	if err == nil {
 		if c.processAt(a) == nil && c.ownAlias(a) {
 			c.rejoin.mu.Lock()
@@ -135,6 +137,43 @@ func (c *Cluster) contact(a netip.AddrPort) error {
 func (c *Cluster) ownAlias(a netip.AddrPort) bool {
 	_, err := c.ml.Ping(c.wire, pingAddr(a.String()))
 	return err == nil
+}
+
+// aloneWait is how long a process that nobody answers leaves a cluster that may be there to find it.
+const aloneWait = 2*rejoinEvery + 2*time.Second
+
+// noteAbsent remembers of an address whether nobody listens there: memberlist gives only the text of the error.
+func (c *Cluster) noteAbsent(a netip.AddrPort, err error) {
+	c.mu.Lock()
+	c.absent[a] = err != nil && strings.Contains(err.Error(), syscall.ECONNREFUSED.Error())
+	c.mu.Unlock()
+	c.poke()
+}
+
+// unsure says whether a cluster may be there that this process has not found. Called with mu held.
+func (c *Cluster) unsure(now time.Time) bool {
+	age := now.Sub(c.began)
+	if c.met || len(c.seeds) == 0 || age >= c.cfg.Grace {
+		return false
+	}
+	if c.unresolved || slices.ContainsFunc(c.joined, func(a netip.AddrPort) bool { return !c.absent[a] }) {
+		return true
+	}
+	return (len(c.joined) > 0 || c.nameless) && age < aloneWait
+}
+
+// sureLoop publishes a view when time alone has made this node sure.
+func (c *Cluster) sureLoop() {
+	for _, at := range []time.Duration{min(aloneWait, c.cfg.Grace), max(aloneWait, c.cfg.Grace)} {
+		timer := time.NewTimer(at - time.Since(c.began))
+		select {
+		case <-timer.C:
+			c.poke()
+		case <-c.ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
 }
 
 // processAt finds the living process that advertises an address.
@@ -174,6 +213,9 @@ func (c *Cluster) isSelf(a netip.AddrPort) bool {
 // lookup resolves the seeds and counts how many nodes they stand for.
 func (c *Cluster) lookup(ctx context.Context) error {
 	addrs, err := resolve(ctx, c.cfg.Resolver, c.seeds, c.rejoin.last)
+	c.mu.Lock()
+	c.unresolved, c.nameless = err != nil && !allNotFound(err), err != nil
+	c.mu.Unlock()
 	if err != nil {
 		c.n.lookupErrors.Add(1)
 	}

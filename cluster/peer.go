@@ -110,6 +110,7 @@ func (c *Cluster) receive(b []byte) {
 	from := s.byProc[process(p.sender)]
 	if from == nil || from.name != string(p.from) {
 		c.n.dropUnknown.Add(1)
+		c.stranger(string(p.from), process(p.sender))
 		return
 	}
 	if p.receiver != 0 && p.receiver != c.inc.Load() || !c.heardFrom(from, p.sender) {
@@ -285,6 +286,7 @@ func (c *Cluster) alive(n *memberlist.Node) {
 		}
 	}
 	p.update(m)
+	c.met = true
 	c.poke()
 }
 

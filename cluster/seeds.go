@@ -123,6 +123,16 @@ func resolve(ctx context.Context, r Resolver, seeds []seed, last map[string][]ne
 	return slices.Compact(all), errors.Join(errs...)
 }
 
+// allNotFound says that an error of resolve means that names do not exist, and nothing else: then nobody is there, as
+// before the first pod of a service is ready.
+func allNotFound(err error) bool {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !allNotFound(err) })
+	}
+	var dns *net.DNSError
+	return errors.As(err, &dns) && dns.IsNotFound
+}
+
 func (s seed) resolve(ctx context.Context, r Resolver) ([]netip.AddrPort, error) {
 	switch {
 	case s.addr.IsValid():

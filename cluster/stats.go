@@ -20,6 +20,7 @@ type Stats struct {
 	Duplicates               int64 // requests that came again and were not run again
 
 	Rejoins, RejoinErrors int64 // attempts to reach seeds and lost members after the start
+	Strangers             int64 // exchanges of states because an unknown process, or one thought dead, spoke
 	LookupErrors          int64 // of Config.Join
 }
 
@@ -27,7 +28,7 @@ type counters struct {
 	packetsIn, packetsOut, streamsOut, bytesIn, bytesOut, sendErrors atomic.Int64
 	dropUnknown, dropStale, dropMalformed, dropBusy                  atomic.Int64
 	calls, resends, timeouts, duplicates                             atomic.Int64
-	rejoins, rejoinErrors, lookupErrors                              atomic.Int64
+	rejoins, rejoinErrors, strangers, lookupErrors                   atomic.Int64
 }
 
 // Stats reads the counters.
@@ -41,6 +42,6 @@ func (c *Cluster) Stats() Stats {
 		DropUnknown: n.dropUnknown.Load(), DropStale: n.dropStale.Load(),
 		DropMalformed: n.dropMalformed.Load(), DropBusy: n.dropBusy.Load(),
 		Calls: n.calls.Load(), Resends: n.resends.Load(), Timeouts: n.timeouts.Load(), Duplicates: n.duplicates.Load(),
-		Rejoins: n.rejoins.Load(), RejoinErrors: n.rejoinErrors.Load(), LookupErrors: n.lookupErrors.Load(),
+		Rejoins: n.rejoins.Load(), RejoinErrors: n.rejoinErrors.Load(), Strangers: n.strangers.Load(), LookupErrors: n.lookupErrors.Load(),
 	}
 }

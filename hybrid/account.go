@@ -204,7 +204,11 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 	a.was = generation{}
 	if d := g.g - a.g; d > 0 && re > 0 { // what answers nothing gives no lease
 		a.g = g.g
-		a.credit.Add(d)
+		if now+e.tick > re+e.ttl { // so late that its lease is nearly over: no tick may come in time to void it
+			a.r += d
+		} else {
+			a.credit.Add(d)
+		}
 		e.activate(a)
 	}
 	a.ack.c, a.ack.r, a.ack.u = max(a.ack.c, g.c), max(a.ack.r, g.r), max(a.ack.u, g.u)

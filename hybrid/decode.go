@@ -69,7 +69,7 @@ func decode(b []byte) (*message, error) {
 	flags := r.u()
 	m := &message{stamp: r.stamp(), echo: r.stamp(), probe: flags&hasProbe != 0}
 	if flags&hasOwns != 0 {
-		m.owns = r.b()
+		m.owns, m.k = r.b(), int(min(r.u(), maxMembers))
 	}
 	if flags&hasLoan != 0 {
 		m.loan = r.loan()
@@ -117,7 +117,7 @@ func (r *reader) ids() []uint64 {
 }
 
 func (r *reader) loan() *loan {
-	l := &loan{k: int(min(r.u(), 1<<20)), counted: r.u(), parts: r.b()}
+	l := &loan{k: int(min(r.u(), maxMembers)), counted: r.u(), parts: r.b()}
 	l.formers = make([]former, r.list(4))
 	for i := range l.formers {
 		l.formers[i] = former{inc: r.u(), epoch: r.u(), left: r.i(), parts: r.b()}
@@ -186,6 +186,9 @@ func (r *reader) copies() []copyOf {
 	}
 	return cs
 }
+
+// maxMembers bounds what a message may say of the number of members.
+const maxMembers = 1 << 20
 
 // maxTokens bounds every balance; float64 holds whole tokens exactly up to 2^53.
 const maxTokens = 1 << 53

@@ -111,6 +111,7 @@ type Engine struct {
 	byName  map[string]*peer
 	self    *peer
 	k       int
+	ownK    int // as this node counts, without what others say
 	counted countedSet
 	kHist   []kMoment
 

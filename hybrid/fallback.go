@@ -44,7 +44,7 @@ func (e *Engine) fall(a *account, cost, now int64) Decision {
 	if f.active && e.lend[a.part].last > f.started {
 		*f = fallback{} // it was lent again meanwhile
 	}
-	top := float64(wholeShare(s.Burst, k, rankOf(e.counted.names, e.cfg.Node, a.hash, true)))
+	top := float64(wholeShare(s.Burst, k, e.rank(a.hash)))
 	if !f.active {
 		*f = fallback{active: true, started: now, at: max(now, e.lentUntil(a.part))}
 		if e.off&ruleWait != 0 {

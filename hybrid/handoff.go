@@ -202,7 +202,7 @@ func (e *Engine) repay(p *partition, h *handOff, now int64) {
 			p.refill(x, now)
 			x.pool += c.bal - c.brought
 			// Of that, credit that is out is not spent: whoever holds it may claim it here.
-			x.held, x.heldUntil = x.held+c.out, now+e.ttl
+			x.held, x.heldUntil = x.held+c.out, now+e.lease()
 			for j := range c.entries {
 				e.inheritEntry(p, x, &c.entries[j], now)
 			}
@@ -240,7 +240,7 @@ func (e *Engine) inherit(p *partition, x *ledger, c *copyOf, now int64) {
 	case !x.granted:
 		x.pool, x.at = min(p.level(x, now), 0)+c.bal, now
 		x.cap = max(x.cap, c.cap)
-		x.held, x.heldUntil = c.out, now+e.ttl
+		x.held, x.heldUntil = c.out, now+e.lease()
 		for _, h := range c.entries {
 			e.inheritEntry(p, x, &h, now)
 		}
@@ -253,7 +253,7 @@ func (e *Engine) inherit(p *partition, x *ledger, c *copyOf, now int64) {
 // inheritEntry takes over what a lender was granted by the former owner. If the lender has opened its generation with this owner
 // already, the credit that is left goes into that; otherwise it waits for the lender's first report, for one TTL.
 func (e *Engine) inheritEntry(p *partition, x *ledger, h *handedEntry, now int64) {
-	y := &entry{lender: h.lender, inc: h.inc, gen: h.number, g: h.g, c: h.c, r: h.r, u: h.u, handed: true, until: now + e.ttl, seen: now}
+	y := &entry{lender: h.lender, inc: h.inc, gen: h.number, g: h.g, c: h.c, r: h.r, u: h.u, handed: true, until: now + e.lease(), seen: now}
 	out := float64(y.out())
 	if out > x.held {
 		return
@@ -267,7 +267,7 @@ func (e *Engine) inheritEntry(p *partition, x *ledger, h *handedEntry, now int64
 	if left := x.carry(y, have.inc, &have.was); left > 0 && !have.void {
 		have.g += left
 		have.was = generation{}
-		have.until = max(have.until, now+e.ttl)
+		have.until = max(have.until, now+e.lease())
 		e.newsTo(p, x, have, now)
 	}
 }

@@ -225,7 +225,7 @@ func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, 
 	if room, level := l.cap-l.outstanding(), l.pool+gain; level > room {
 		l.pool = max(room, min(level, 0)) - gain
 	}
-	x.until = now + e.ttl
+	x.until = now + e.lease()
 	if from == e.cfg.Node {
 		// The owner's own account has no lease: it voids its credit only with the ledger, and says nothing while it is idle.
 		x.until = math.MaxInt64
@@ -254,6 +254,10 @@ func (l *ledger) carry(x *entry, inc uint64, was *generation) int64 {
 	}
 	return x.out()
 }
+
+// lease is how long the owner keeps credit for a lender that is silent. The lender voids it within TTL, with the first tick after which the
+// next one would be too late; and that tick may itself be late by half a TTL before the node finds that it was paused.
+func (e *Engine) lease() int64 { return e.ttl + e.ttl/2 }
 
 // wanted is a lender's demand in tokens per nanosecond, 0 once it has gone quiet.
 func (e *Engine) wanted(x *entry, now int64) float64 {

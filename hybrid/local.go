@@ -13,6 +13,7 @@ import (
 // burst over K, depending on the key. It is made anew when K changes.
 type splitShare struct {
 	k           int
+	ranked      bool // the members counted are known, and so is this node's rank among them
 	counted     []string
 	floor, ceil *bucket.Params
 }
@@ -42,7 +43,7 @@ func (l *Limit) onBucket(key string, f func(p *bucket.Params, now int64) bucket.
 		}
 	}
 	p := sh.floor
-	if sh.ceil != sh.floor && int64(rankOf(sh.counted, l.e.cfg.Node, l.e.hash(l, key), true)) < l.def.Load().Burst%int64(sh.k) {
+	if sh.ceil != sh.floor && int64(rankOf(sh.counted, l.e.cfg.Node, l.e.hash(l, key), sh.ranked)) < l.def.Load().Burst%int64(sh.k) {
 		p = sh.ceil
 	}
 	return f(p, now), nil
@@ -54,7 +55,7 @@ func (l *Limit) newSplit(now int64) (*splitShare, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, k := l.spec, max(1, e.k)
-	sh := &splitShare{k: k, counted: e.counted.names}
+	sh := &splitShare{k: k, counted: e.counted.names, ranked: e.counted.print != 0}
 	var err error
 	if sh.floor, err = bucket.NewShare(s.Rate, 1, int64(k), s.Burst/int64(k)); err != nil {
 		return nil, err

@@ -99,6 +99,7 @@ type message struct {
 	echo    stamp // the newest of the receiver's that the sender has seen
 	probe   bool  // answer at once
 	owns    bits  // partitions that the sender owns
+	k       int   // with owns: how many members the sender counts
 	loan    *loan
 	reports []report
 	re      int64 // the receiver's time of the packet that the grants answer; 0 for none
@@ -178,6 +179,7 @@ func encode(w *writer, m *message) []byte {
 	w.stamp(m.echo)
 	if flags&hasOwns != 0 {
 		w.b(m.owns)
+		w.u(uint64(m.k))
 	}
 	if flags&hasLoan != 0 {
 		w.loan(m.loan)

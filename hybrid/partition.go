@@ -152,7 +152,7 @@ func (e *Engine) newEra(p *partition, at int64) {
 		}
 		if same = same && n < len(last.shares); same {
 			o := last.shares[n]
-			same = o.lender == s.lender && o.k == s.k && o.known == (s.counted == e.counted.print)
+			same = o.lender == s.lender && o.k == s.k && o.known == e.known(s)
 		}
 		n++
 	}
@@ -162,7 +162,7 @@ func (e *Engine) newEra(p *partition, at int64) {
 	now := era{id: last.id + 1, from: max(at, last.from), counted: e.counted.names}
 	for _, s := range p.shares {
 		if p.usable(s, at) {
-			now.shares = append(now.shares, eraShare{s.lender, s.k, s.counted == e.counted.print})
+			now.shares = append(now.shares, eraShare{s.lender, s.k, e.known(s)})
 			if p.bringing && !s.brought && at <= p.bringEnd {
 				s.brought = true
 				w := min(1/float64(s.k), 1-p.brought)
@@ -186,6 +186,9 @@ func (e *Engine) newEra(p *partition, at int64) {
 		e.tellRate(p)
 	}
 }
+
+// known says whether a lender counts the same members as this node, so that its rank among them is known.
+func (e *Engine) known(s *share) bool { return s.counted == e.counted.print && s.counted != 0 }
 
 // brings says whether a share is usable that has not brought its tokens along yet.
 func (p *partition) brings(at int64) bool {

@@ -21,6 +21,9 @@ func (e *Engine) receive(now int64, from string, m *message) {
 	if m.stamp.at > p.stamp.at || p.stamp.inc == 0 {
 		p.stamp = m.stamp
 		if m.owns != nil {
+			if p.k, p.kAt = m.k, now; m.k > e.k {
+				e.countMembers(now)
+			}
 			if p.owns = m.owns; e.pendings {
 				e.dropPending(p, m.owns)
 			}

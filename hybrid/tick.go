@@ -49,7 +49,7 @@ func (e *Engine) doTick(now, late int64) {
 
 // beat is the packet of a tick to one member. Reports and grants that do not fit go in packets of their own.
 func (e *Engine) beat(p *peer, owns bits, now int64) {
-	m := &message{owns: owns, loan: e.lendTo(p, now), whole: e.wholeFor(p), acks: p.acks}
+	m := &message{owns: owns, k: e.ownK, loan: e.lendTo(p, now), whole: e.wholeFor(p), acks: p.acks}
 	p.acks = nil
 	room := e.cfg.MaxMessage - 100 - 3*len(owns) - 10*len(m.acks)
 	if m.loan != nil {

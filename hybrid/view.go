@@ -17,6 +17,7 @@ type View struct {
 	Lost   []Lost     // members that went away
 	Ring   *ring.Ring // over Alive
 	Expect int        // distinct addresses that the seeds resolve to; 0: unknown
+	Unsure bool       // there may be a cluster that this node has not found: it has no share
 	Settle time.Duration
 	Grace  time.Duration // both 0: as configured; otherwise what the cluster agrees on
 }
@@ -32,7 +33,7 @@ type Lost struct {
 type countedSet struct {
 	k     int
 	names []string
-	print uint64
+	print uint64 // 0: some member counts more than these, so that nobody's rank among them is known
 }
 
 type kMoment struct {
@@ -50,7 +51,9 @@ type peer struct {
 	echoed      int64 // the newest own time it has echoed
 	heardAt     int64 // when it last echoed something new: proof that both directions work
 	spokenAt    int64
-	owns        bits   // partitions it says it owns
+	owns        bits // partitions it says it owns
+	k           int  // how many members it counts, when it last said so
+	kAt         int64
 	counts      uint64 // the incarnation of this node that it is known to have in its view
 	loanAt      int64  // its own time of the newest loan taken in
 	reports     []report
@@ -213,7 +216,8 @@ func (e *Engine) countMembers(now int64) {
 		}
 	}
 	slices.Sort(names)
-	set := countedSet{k: max(len(names), e.cfg.Expect, e.view.Expect, 1), names: names}
+	e.ownK = max(len(names), e.cfg.Expect, e.view.Expect, 1)
+	set := countedSet{k: max(e.ownK, e.toldK(now)), names: names}
 	if n := len(e.kHist); n == 0 || e.kHist[n-1].set.k != set.k || !slices.Equal(e.kHist[n-1].set.names, names) {
 		var d xxhash.Digest
 		d.Reset()
@@ -223,7 +227,9 @@ func (e *Engine) countMembers(now int64) {
 			_, _ = d.Write(l[:])
 			_, _ = d.WriteString(n)
 		}
-		set.print = d.Sum64()
+		if set.print = max(1, d.Sum64()); set.k > e.ownK {
+			set.print = 0
+		}
 		e.kHist = append(e.kHist, kMoment{now, set})
 	}
 	// A moment counts until settle after the next one began.
@@ -243,6 +249,22 @@ func (e *Engine) countMembers(now int64) {
 	e.welcomed()
 }
 
+// toldK is the most members that another one counts. Who joins may be told of some members late, and whoever counts too few takes
+// too much; the one who is missing is known to somebody.
+func (e *Engine) toldK(now int64) (k int) {
+	for _, p := range e.peers {
+		if p.present && p != e.self && now-p.kAt < e.settle() {
+			k = max(k, p.k)
+		}
+	}
+	return k
+}
+
+// rank is this node's place among the members counted, for a key's odd tokens.
+func (e *Engine) rank(hash uint64) int {
+	return rankOf(e.counted.names, e.cfg.Node, hash, e.counted.print != 0)
+}
+
 func (e *Engine) settle() int64 {
 	if e.view.Settle != 0 {
 		return int64(e.view.Settle)
@@ -257,7 +279,7 @@ func (e *Engine) settled(now int64) bool {
 
 // weight is K, so that the node's share of every limit is 1/K; 0 while it has no share.
 func (e *Engine) weight(now int64) int {
-	if !e.settled(now) || e.retired || e.welcome != e.inc && e.off&ruleSettle == 0 {
+	if !e.settled(now) || e.retired || e.view.Unsure || e.welcome != e.inc && e.off&ruleSettle == 0 {
 		return 0
 	}
 	return e.k
