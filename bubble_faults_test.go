@@ -173,6 +173,8 @@ func (s schedule) run(t *testing.T) (out outcome) {
 			}
 		}
 		b.together(90*time.Second, len(b.up()))
+		time.Sleep(12 * time.Second) // what was suspected in the bad weather has been found dead or alive
+		b.together(30*time.Second, len(b.up()))
 		b.rest()
 		out.excess, out.slowest, out.offered, out.sources = b.excess(), b.slowest, b.offered, fmt.Sprint(b.bySource)
 	})

@@ -109,7 +109,7 @@ func (w network) Transfer(to string, msg []byte) error {
 }
 
 func (n *Node) setView(v *cluster.View) {
-	hv := hybrid.View{Ring: v.Ring, Expect: v.Expect, Settle: v.Settle, Grace: grace(v.Grace)}
+	hv := hybrid.View{Ring: v.Ring, Expect: v.Expect, Unsure: v.Unsure, Settle: v.Settle, Grace: grace(v.Grace)}
 	for _, m := range v.Members {
 		hv.Alive = append(hv.Alive, m.Name)
 	}
@@ -139,6 +139,9 @@ func (n *Node) Ready() error {
 	case n.leaving.Load():
 		return fmt.Errorf("%w: leaving the cluster", ErrNotReady)
 	case !n.ready.Load() && !n.settled():
+		if n.c.View().Unsure {
+			return fmt.Errorf("%w: no seed has answered yet; start the other nodes, or correct Config.Join (cluster.join). Without an answer this node goes on alone: in a few seconds where every seed refuses the connection, otherwise after Config.Grace", ErrNotReady)
+		}
 		return fmt.Errorf("%w: settling; the other nodes have %v to hear of this one", ErrNotReady, n.e.Settling().Round(10*time.Millisecond))
 	}
 	return nil
