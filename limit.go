@@ -2,7 +2,9 @@ package jatah
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/jatah-io/jatah/bucket"
@@ -82,20 +84,47 @@ const (
 // state it rests on was known; MaxExcess in tokens; DryRun; Err. For the fields: go doc github.com/jatah-io/jatah/hybrid.Decision
 type Decision = hybrid.Decision
 
-// TokenBucket is the name of the only algorithm so far.
-const TokenBucket = "token_bucket"
+// The algorithms of a limit: how time gives tokens back. See docs/choosing.md for which one suits what.
+const (
+	TokenBucket   = "token_bucket"   // Burst at once, and Rate over time; the default
+	FixedWindow   = "fixed_window"   // Rate.Count in each window of Rate.Per, counted from the Unix epoch or by Calendar
+	SlidingWindow = "sliding_window" // two windows, of which the one before counts with the part that is still in sight
+	SlidingLog    = "sliding_log"    // exactly Rate.Count in any Rate.Per; remembers each request
+	LeakyBucket   = "leaky_bucket"   // a meter; with Queue or MaxWait a queue that spaces requests out
+	BurstAverage  = "burst_average"  // BurstRate while the average of BurstTime is below BurstThreshold, then Rate
+)
 
-// Limit is the definition of one rule. It is a plain value; two equal ones mean the same.
+// Algorithms lists the names that Limit.Algorithm can have.
+func Algorithms() []string { return bucket.Algorithms() }
+
+// Limit is the definition of one rule. Compare with Equal. Fields that its algorithm does not use must be zero. It is not changed by a
+// Node, and must not be changed while a Node has it.
 type Limit struct {
 	Name      string   // 1 to 64 of letters, digits and _ . - / :
 	Rate      Rate     // count 0: deny everything
-	Burst     int64    // tokens that a full key holds; 0: Rate.Count
-	Algorithm string   // "" or TokenBucket
-	Mode      Mode     // zero: Hybrid
+	Rates     []Rate   // several rates at once, instead of Rate: a request passes if all agree, the tightest answers
+	Burst     int64    // tokens that a full key holds, of the first rate; 0: its count
+	Algorithm string   // one of Algorithms; "": TokenBucket
+	Mode      Mode     // zero: Hybrid. A queue is decided by the key's owner, as in Strict: departures are in the order of arrival
 	Overshoot float64  // phi, 0 to 1: the part of the burst that may be exceeded to save waiting
 	Fallback  Fallback // zero: FallbackShare
 	DryRun    bool     // count what would be denied, deny nothing
+
+	Calendar string // FixedWindow: hour, day, week, month or year as the calendar has them; Rate.Per is its nominal length
+	Timezone string // of the calendar, such as Europe/Berlin; "": UTC
+
+	Queue   int64         // LeakyBucket: how many tokens may wait; 0 with MaxWait: any number. Decision.Delay says for how long
+	MaxWait time.Duration // LeakyBucket: the longest wait; 0 with Queue: any
+
+	BurstRate      Rate          // BurstAverage: the speed while the average is below the threshold
+	BurstThreshold Rate          // BurstAverage
+	BurstTime      time.Duration // BurstAverage: over how long the average is taken
+
+	MaxLog int // SlidingLog: requests remembered per key, before neighbours are merged; 0: 1024
 }
+
+// Equal says whether two definitions mean the same field by field.
+func (l Limit) Equal(o Limit) bool { return reflect.DeepEqual(l, o) }
 
 var limitName = regexp.MustCompile(`^[A-Za-z0-9_.\-/:]{1,64}$`)
 
@@ -109,16 +138,55 @@ func (l Limit) spec() (hybrid.Spec, error) {
 	if !limitName.MatchString(l.Name) {
 		return hybrid.Spec{}, fmt.Errorf("%w: the name %.80q must be 1 to 64 characters out of letters, digits and _.-/: without spaces", ErrLimit, l.Name)
 	}
-	if l.Algorithm != "" && l.Algorithm != TokenBucket {
-		return hybrid.Spec{}, fmt.Errorf("%w %q: algorithm %q does not exist; there is %s", ErrLimit, l.Name, l.Algorithm, TokenBucket)
+	if len(l.Rates) == 1 && l.Rate == (Rate{}) {
+		l.Rate, l.Rates = l.Rates[0], nil
 	}
 	s := hybrid.Spec{Name: l.Name, Rate: l.Rate, Burst: l.Burst, Mode: l.Mode, Fallback: l.Fallback, Overshoot: l.Overshoot, DryRun: l.DryRun}
+	if r := l.rule(); r != nil {
+		s.Rule = r
+		if len(l.Rates) > 0 && l.Rate != (Rate{}) {
+			return s, fmt.Errorf("%w %q: rate and rates are both given; write all of them in rates", ErrLimit, l.Name)
+		}
+		a, err := bucket.Compile(*r)
+		if err != nil {
+			return s, fmt.Errorf("%w %q: %w", ErrLimit, l.Name, err)
+		}
+		if s.Rate, s.Burst = r.Rates[0], a.Limit(); a.DenyAll() {
+			s.Rate.Count, s.Burst = 0, 0
+		}
+	}
 	if s.Burst == 0 {
-		s.Burst = l.Rate.Count
+		s.Burst = s.Rate.Count
 	}
 	return s, s.Validate()
 }
 
+// rule is nil for one token bucket, which has arithmetic of its own.
+func (l Limit) rule() *bucket.Spec {
+	r := bucket.Spec{Algorithm: l.Algorithm, Rates: slices.Clone(l.Rates), Burst: l.Burst, Calendar: l.Calendar, Timezone: l.Timezone, Queue: l.Queue, MaxWait: l.MaxWait,
+		BurstRate: l.BurstRate, BurstThreshold: l.BurstThreshold, BurstTime: l.BurstTime, MaxLog: l.MaxLog}
+	if r.Algorithm == "" {
+		r.Algorithm = TokenBucket
+	}
+	if len(r.Rates) == 0 {
+		r.Rates = []Rate{l.Rate}
+	}
+	if plain := (Limit{Name: l.Name, Rate: l.Rate, Rates: l.Rates, Burst: l.Burst, Algorithm: l.Algorithm, Mode: l.Mode, Overshoot: l.Overshoot, Fallback: l.Fallback, DryRun: l.DryRun}); r.Algorithm == TokenBucket && len(l.Rates) == 0 && l.Equal(plain) {
+		return nil
+	}
+	return &r
+}
+
 func limitOf(s hybrid.Spec) Limit {
-	return Limit{Name: s.Name, Rate: s.Rate, Burst: s.Burst, Algorithm: TokenBucket, Mode: s.Mode, Overshoot: s.Overshoot, Fallback: s.Fallback, DryRun: s.DryRun}
+	l := Limit{Name: s.Name, Rate: s.Rate, Burst: s.Burst, Algorithm: TokenBucket, Mode: s.Mode, Overshoot: s.Overshoot, Fallback: s.Fallback, DryRun: s.DryRun}
+	if r := s.Rule; r != nil {
+		if l.Algorithm, l.Burst = r.Algorithm, r.Burst; len(r.Rates) > 1 {
+			l.Rate, l.Rates = Rate{}, slices.Clone(r.Rates)
+		} else {
+			l.Rate = r.Rates[0]
+		}
+		l.Calendar, l.Timezone, l.Queue, l.MaxWait, l.MaxLog = r.Calendar, r.Timezone, r.Queue, r.MaxWait, r.MaxLog
+		l.BurstRate, l.BurstThreshold, l.BurstTime = r.BurstRate, r.BurstThreshold, r.BurstTime
+	}
+	return l
 }

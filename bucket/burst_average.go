@@ -282,6 +282,8 @@ func (m *averageMeter) clone() Meter {
 	return &c
 }
 
+func (m *averageMeter) capacity() float64 { return m.rule.capacity() }
+
 func (m *averageMeter) taken() float64 {
 	return m.rule.amount(m.part) - m.Free() - m.out
 }

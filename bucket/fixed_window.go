@@ -161,6 +161,8 @@ func (m *fixedWindow) clone() Meter {
 	return &c
 }
 
+func (m *fixedWindow) capacity() float64 { return m.rule.capacity() }
+
 func (m *fixedWindow) taken() float64 { return m.used }
 
 func (m *fixedWindow) adopt(old Meter) error {

@@ -66,6 +66,7 @@ type Meter interface {
 	at() *moment
 	clone() Meter
 	taken() float64        // tokens that count as used, without out
+	capacity() float64     // what the whole limit allows at once
 	adopt(old Meter) error // takes over what old, a started meter of any algorithm, remembers
 }
 

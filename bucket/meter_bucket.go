@@ -270,6 +270,8 @@ func (m *bucketMeter) clone() Meter {
 	return &c
 }
 
+func (m *bucketMeter) capacity() float64 { return m.rule.capacity() }
+
 func (m *bucketMeter) taken() float64 {
 	return m.rule.amount(m.part) - m.Free() - m.out
 }

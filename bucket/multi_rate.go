@@ -83,6 +83,15 @@ func (m *multiMeter) Fresh() bool {
 	return !slices.ContainsFunc(m.meters, func(x Meter) bool { return !x.Fresh() })
 }
 
+// capacity is that of the tightest rate.
+func (m *multiMeter) capacity() float64 {
+	least := m.meters[0].capacity()
+	for _, x := range m.meters[1:] {
+		least = min(least, x.capacity())
+	}
+	return least
+}
+
 func (m *multiMeter) taken() float64 {
 	n := m.meters[0].taken()
 	for _, x := range m.meters[1:] {

@@ -206,6 +206,8 @@ func (m *slidingLog) clone() Meter {
 	return &c
 }
 
+func (m *slidingLog) capacity() float64 { return m.rule.capacity() }
+
 func (m *slidingLog) taken() float64 { return m.sum }
 
 func (m *slidingLog) adopt(old Meter) error {

@@ -171,6 +171,8 @@ func (m *slidingWindow) clone() Meter {
 	return &c
 }
 
+func (m *slidingWindow) capacity() float64 { return m.rule.capacity() }
+
 func (m *slidingWindow) taken() float64 {
 	return m.rule.amount(m.part) - m.Free() - m.out
 }

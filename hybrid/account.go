@@ -16,6 +16,7 @@ type account struct {
 	credit  atomic.Int64
 	balance atomic.Int64            // whole tokens in the pool when the owner last answered
 	asOf    atomic.Int64            // own clock of that answer, 0: never
+	reset   atomic.Int64            // ns from then until the key is as new, where the rule is not one token bucket
 	refusal atomic.Pointer[refusal] // a denial that stands
 	denied  atomic.Int64            // tokens refused locally since the last report
 
@@ -40,6 +41,7 @@ type account struct {
 	usedC    int64
 	known    float64 // balance that the owner last told, tokens
 	outAll   int64   // credit that was out then, of all nodes
+	waits    waits   // as told then, where the rule is not one token bucket
 	heard    bool
 	ask      *ask
 	idleAt   int64
@@ -55,6 +57,7 @@ type refusal struct {
 	rate    float64 // tokens per nanosecond
 	atLeast int64   // own clock: until then everything is refused that bal does not cover
 	atMost  int64   // own clock: from then on the owner is asked again, in case it lost the news
+	waits   *waits  // nil: bal and rate say it
 }
 
 // refusalFor is how long a denial stands without asking again, however long the wait is.
@@ -70,7 +73,11 @@ func (d *refusal) wait(cost, now int64) int64 {
 		return 0
 	}
 	end := int64(math.MaxInt64)
-	if d.rate > 0 {
+	if w := d.waits; w != nil {
+		if end = d.at + w.next; cost >= w.cost { // a larger cost waits at least as long
+			end = d.at + max(w.next, w.refused)
+		}
+	} else if d.rate > 0 {
 		if w := math.Ceil(short / d.rate); w < float64(math.MaxInt64-d.at) {
 			end = d.at + int64(w)
 		}
@@ -220,6 +227,10 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 	}
 	a.known, a.outAll, a.heard = g.bal, g.out, true
 	a.balance.Store(int64(math.Floor(g.bal)))
+	if g.flags&grantWaits != 0 {
+		a.waits = g.waits
+		a.reset.Store(g.waits.reset)
+	}
 	a.asOf.Store(now)
 }
 
@@ -231,6 +242,9 @@ func (e *Engine) refuse(a *account, g *grant, now int64) {
 		d.rate, d.atLeast = math.Inf(1), now+e.tick
 	case g.flags&grantContended != 0:
 		d.atLeast = now + e.pace(a.limit)
+	}
+	if g.flags&grantWaits != 0 && g.rate > 0 {
+		d.rate, d.waits = 0, &g.waits
 	}
 	a.refusal.Store(d)
 }

@@ -122,7 +122,9 @@ func (e *Engine) serve(a *account, g *grant, now int64) {
 		}
 		if _, ok := a.spend(w.cost); ok {
 			e.stats.askTime(now - k.started)
-			w.done <- a.decision(true, SourceOwner, now)
+			d := a.decision(true, SourceOwner, now)
+			d.Delay = a.departs(g)
+			w.done <- d
 			k.waiters = k.waiters[1:]
 			continue
 		}
@@ -152,6 +154,15 @@ func (e *Engine) serve(a *account, g *grant, now int64) {
 		k.started = now
 		e.sendAsk(a, now)
 	}
+}
+
+// departs is how long what was spent last must wait, where a queue spaces departures: the last token granted goes last, and as
+// many intervals before it as there are tokens left.
+func (a *account) departs(g *grant) time.Duration {
+	if g.flags&grantWaits == 0 || g.waits.delay == 0 || g.rate == 0 {
+		return 0
+	}
+	return max(0, time.Duration(float64(g.waits.delay)-float64(max(0, a.credit.Load()))*1e9/g.rate))
 }
 
 // tellSpent reports at once what was just spent, where the pool may be full but for what is out before the next tick does:

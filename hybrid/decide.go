@@ -57,7 +57,7 @@ func (e *Engine) look(l *Limit, key string, cost, now int64) (Decision, *waiter)
 	}
 	if a, ok := l.accounts.Load(key); ok && a.heard {
 		d := a.decision(true, SourceLocal, now)
-		d.inDebt(l, a.known+float64(a.outAll)+float64(now-a.asOf.Load())*l.perNs+float64(min(0, a.credit.Load())))
+		d.inDebt(l, a.known+float64(a.outAll)+float64(now-a.asOf.Load())*l.growth()+float64(min(0, a.credit.Load())))
 		return d, nil
 	}
 	hash := e.hash(l, key)
@@ -165,7 +165,8 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 	e.settleShares(p, now)
 	if m.g == 0 && m.c == 0 && m.u == 0 && m.want == 0 && m.was.number == 0 && p.ledgers[ledgerKey{l, m.key}] == nil {
 		x := e.peekLedger(p, l, m.key, hash, now) // a look stores nothing
-		return &grant{gen: m.gen, bal: p.level(x, now), rate: e.gain(p, l)}
+		g := e.grantOf(p, x, &entry{gen: m.gen}, 0, now)
+		return &g
 	}
 	x := e.ledger(p, l, m.key, hash, now)
 	if x == nil {
@@ -176,7 +177,8 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 	had := x.returned(from.name, inc, m.gen)
 	n := e.settleReport(p, x, from.name, inc, m, now)
 	if n == nil {
-		return &grant{gen: m.gen, bal: p.level(x, now), rate: e.gain(p, l), flags: grantUnknown}
+		g := e.grantOf(p, x, &entry{gen: m.gen}, grantUnknown, now)
+		return &g
 	}
 	e.grantTo(p, x, n, m, now)
 	var flags uint64
@@ -189,7 +191,18 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 	if n.r+n.u > had {
 		e.tell(p, x)
 	}
-	return &grant{gen: n.gen, g: n.g, c: n.c, r: n.r, u: n.u, bal: p.level(x, now), rate: e.gain(p, l), out: int64(x.outstanding()), flags: flags}
+	g := e.grantOf(p, x, n, flags, now)
+	return &g
+}
+
+// grantOf is what a lender is told of its entry and of the key.
+func (e *Engine) grantOf(p *partition, x *ledger, n *entry, flags uint64, now int64) grant {
+	g := grant{gen: n.gen, g: n.g, c: n.c, r: n.r, u: n.u, bal: p.level(x, now), rate: e.gain(p, x.limit), out: int64(x.outstanding()), flags: flags}
+	if x.m != nil {
+		g.flags |= grantWaits
+		g.waits = p.waits(x, n.refused, now)
+	}
+	return g
 }
 
 // gain is what a key's pool gains now, in tokens per second.
@@ -212,7 +225,9 @@ func (e *Engine) refusing(p *partition, x *ledger, n *entry, m *report, now int6
 	}
 	n.quietUntil = now + 10*e.tick
 	n.told, n.toldAt = p.level(x, now), now
-	if rate := x.limit.perNs * p.era().fraction; rate > 0 {
+	if x.m != nil {
+		n.quietUntil += min(ns(x.m.Wait(float64(n.refused))), int64(time.Hour))
+	} else if rate := x.limit.perNs * p.era().fraction; rate > 0 {
 		n.quietUntil += int64(min(max(0, float64(n.refused)-p.level(x, now))/rate, float64(time.Hour)))
 	}
 	if demand > x.limit.perNs*p.era().fraction {
@@ -244,7 +259,7 @@ func (e *Engine) recall(p *partition, x *ledger, asker *entry, now int64) bool {
 		}
 		if to := e.byName[y.lender]; to != nil && to.present && to.inc == y.inc {
 			any = true
-			e.send(to, &message{re: 0, grants: []grant{{gen: y.gen, g: y.g, c: y.c, r: y.r, u: y.u, bal: p.level(x, now), rate: e.gain(p, x.limit), flags: grantRecall}}}, now, false)
+			e.send(to, &message{re: 0, grants: []grant{e.grantOf(p, x, y, grantRecall, now)}}, now, false)
 		}
 	}
 	if any {
@@ -281,8 +296,19 @@ func (e *Engine) peekLedger(p *partition, l *Limit, key string, hash uint64, now
 	}
 	b := p.base(l)
 	x := &ledger{limit: l, key: key, hash: hash, pool: b.pool, cap: b.cap, at: b.at, era: b.era, start: b.start}
+	if b.m != nil {
+		x.m = bucket.Clone(b.m)
+	}
 	p.refill(x, now)
 	return x
+}
+
+// growth is how many tokens per nanosecond a lender expects a refused key to gain by itself.
+func (l *ledger) growth(p *partition) float64 {
+	if l.m != nil {
+		return 0 // it knows when to ask again
+	}
+	return l.limit.perNs * p.era().fraction
 }
 
 func (e *Engine) eachLedger(p *partition, l *Limit, f func(*ledger)) {
@@ -345,7 +371,7 @@ func (e *Engine) tellRefused(now int64) {
 			if n.refused == 0 || now > n.quietUntil {
 				continue
 			}
-			if reckons := n.told + float64(now-n.toldAt)*t.x.limit.perNs*t.p.era().fraction; level < reckons+0.01 && !t.rate {
+			if reckons := n.told + float64(now-n.toldAt)*t.x.growth(t.p); level < reckons+0.01 && !t.rate {
 				continue // no more than the node expects by itself
 			}
 			e.newsTo(t.p, t.x, n, now)
@@ -356,7 +382,7 @@ func (e *Engine) tellRefused(now int64) {
 
 // newsTo tells a lender, with the next tick, how a key stands.
 func (e *Engine) newsTo(p *partition, x *ledger, n *entry, now int64) {
-	g := grant{gen: n.gen, g: n.g, c: n.c, r: n.r, u: n.u, bal: p.level(x, now), rate: e.gain(p, x.limit), flags: grantNews}
+	g := e.grantOf(p, x, n, grantNews, now)
 	if n.lender == e.cfg.Node {
 		if a := e.byGen[n.gen]; a != nil {
 			e.answer(a, &g, 0, now)

@@ -161,11 +161,18 @@ func (r *reader) grant() grant {
 	if !(x.bal < maxTokens && x.bal > -maxTokens && x.rate >= 0 && x.rate < maxTokens) && r.err == nil {
 		r.err = errors.New("a balance or rate out of range")
 	}
+	if x.flags&grantWaits != 0 {
+		for _, v := range [...]*int64{&x.waits.cost, &x.waits.refused, &x.waits.next, &x.waits.reset, &x.waits.delay} {
+			if *v = r.i(); *v < 0 && r.err == nil {
+				r.err = errors.New("a wait out of range")
+			}
+		}
+	}
 	return x
 }
 
 func (r *reader) copies() []copyOf {
-	cs := make([]copyOf, r.list(7))
+	cs := make([]copyOf, r.list(10))
 	for i := range cs {
 		part := r.u()
 		c := copyOf{part: int(min(part, 1<<20)), limit: r.s(), key: r.s()}
@@ -175,6 +182,7 @@ func (r *reader) copies() []copyOf {
 		if !(c.bal < maxTokens && c.bal > -maxTokens && c.brought >= 0 && c.brought < maxTokens && c.cap >= 0 && c.cap < maxTokens && c.out >= 0 && c.out < maxTokens) && r.err == nil {
 			r.err = errors.New("a balance out of range")
 		}
+		c.state = r.b()
 		if n := r.list(7); n > 0 {
 			c.entries = make([]handedEntry, n)
 			for j := range c.entries {

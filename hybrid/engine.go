@@ -78,11 +78,13 @@ func (c Config) withDefaults() Config {
 // Its core is a state machine without I/O: time comes in as an argument, messages go out over a list that is
 // sent once the lock is released. Safe for any number of goroutines; must not be copied.
 type Engine struct {
-	cfg   Config
-	epoch time.Time // of the engine's clock
-	tick  int64     // ns
-	ttl   int64
-	log   *slog.Logger
+	cfg       Config
+	epoch     time.Time    // of the engine's clock
+	anchor    int64        // Unix time of the clock's zero, in nanoseconds
+	wallClock func() int64 // Unix time; nil: the anchor stays
+	tick      int64        // ns
+	ttl       int64
+	log       *slog.Logger
 
 	clock  func() int64 // own monotonic clock
 	spawn  func(func()) // runs what may block
@@ -165,6 +167,8 @@ func New(cfg Config) *Engine {
 		byName: map[string]*peer{}, byGen: map[uint64]*account{}, standby: map[int]*standby{},
 		w: newWriter(),
 	}
+	e.anchor = e.epoch.UnixNano() - 1
+	e.wallClock = func() int64 { return time.Now().UnixNano() }
 	e.clock = func() int64 { return int64(time.Since(e.epoch)) + 1 }
 	e.spawn = func(f func()) { e.loops.Go(f) }
 	e.inc = cfg.Incarnation()
@@ -233,6 +237,9 @@ func (e *Engine) askLoop() {
 func (e *Engine) Tick(now int64, late time.Duration) {
 	start := time.Now()
 	if e.alone() {
+		if late > 0 {
+			e.reanchor(now)
+		}
 		e.sweepBuckets(now)
 		return
 	}

@@ -13,8 +13,9 @@ type fallback struct {
 	active  bool
 	started int64
 	own     float64
-	at      int64   // the moment own is meant at; in the future while the loan lasts
-	ahead   float64 // what may be spent at once; owed
+	at      int64        // the moment own is meant at; in the future while the loan lasts
+	ahead   float64      // what may be spent at once; owed
+	m       bucket.Meter // instead of own, where the rule is not one token bucket: in windows the share counts from the next one on
 }
 
 // fall decides a request by fallback: its ask has timed out, or the owner is silent.
@@ -50,6 +51,9 @@ func (e *Engine) fall(a *account, cost, now int64) Decision {
 		if e.off&ruleWait != 0 {
 			f.at = now
 		}
+		if f.m = a.limit.newMeter(f.at); f.m != nil {
+			f.m.Advance(e.wall(f.at), 1/float64(k), 0)
+		}
 		if s.Fallback == FallbackShare {
 			f.ahead = top
 			if a.heard {
@@ -57,6 +61,10 @@ func (e *Engine) fall(a *account, cost, now int64) Decision {
 			}
 			f.ahead = max(0, f.ahead+float64(min(0, a.credit.Load()))) // less what is owed already
 		}
+	}
+	if f.m != nil {
+		e.fallOnMeter(a, f, &d, cost, now)
+		return d
 	}
 	rate := a.limit.perNs / float64(k)
 	if now > f.at {
@@ -87,6 +95,40 @@ func (e *Engine) fall(a *account, cost, now int64) Decision {
 		d.RetryAfter = time.Duration(min(math.Ceil((c-f.own)/rate), math.MaxInt64/2)) + time.Duration(f.at-now)
 	}
 	return d
+}
+
+// fallOnMeter is the end of fall for other rules than one token bucket.
+func (e *Engine) fallOnMeter(a *account, f *fallback, d *Decision, cost, now int64) {
+	var early time.Duration // the loan has not run out yet
+	if now < f.at {
+		early = time.Duration(f.at - now)
+	} else {
+		f.m.Advance(e.wall(now), 1/float64(max(1, e.weight(now))), 0)
+	}
+	c := float64(cost)
+	switch {
+	case early == 0 && f.m.Free() >= c:
+		f.m.Use(c, 0)
+		d.OK = true
+	case f.ahead >= c:
+		f.ahead -= c
+		a.credit.Add(-cost)
+		e.activate(a)
+		d.OK, d.Source = true, SourceAhead
+	}
+	d.Remaining = int64(math.Floor(max(0, f.m.Free(), f.ahead)))
+	d.ResetAfter, d.RetryAfter = later(f.m.Reset(), early), 0
+	if !d.OK {
+		d.RetryAfter = later(f.m.Wait(c), early)
+	}
+}
+
+// later is a wait that begins only after another one.
+func later(d, after time.Duration) time.Duration {
+	if d > bucket.Never-after {
+		return bucket.Never
+	}
+	return d + after
 }
 
 func (e *Engine) grace() time.Duration {

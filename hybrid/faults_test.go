@@ -3,6 +3,8 @@ package hybrid
 import (
 	"fmt"
 	"strings"
+
+	"github.com/jatah-io/jatah/bucket"
 )
 
 // fault kinds, one letter each, so that a schedule can be named.
@@ -253,12 +255,16 @@ type schedule struct {
 	faults      string // kinds to draw from
 	flash       bool   // quiet with full buckets, and a flash just after each fault; else saturating load
 	hook        func(*Engine)
+	rule        *bucket.Spec // another rule than a token bucket of rate and burst
 }
 
 func (s schedule) String() string {
 	load := "saturated"
 	if s.flash {
 		load = "flash"
+	}
+	if s.rule != nil {
+		return fmt.Sprintf("seed %d %v %v %s %v loss %v faults %q %s", s.seed, s.mode, s.fallback, s.rule.Algorithm, s.rule.Rates, s.loss, s.faults, load)
 	}
 	return fmt.Sprintf("seed %d %v %v %d/s burst %d phi %v loss %v faults %q %s", s.seed, s.mode, s.fallback, s.rate, s.burst, s.overshoot, s.loss, s.faults, load)
 }

@@ -200,7 +200,7 @@ func (e *Engine) repay(p *partition, h *handOff, now int64) {
 		}
 		if x := e.ledger(p, l, c.key, e.hash(l, c.key), now); x != nil {
 			p.refill(x, now)
-			x.pool += c.bal - c.brought
+			x.spend(c.brought - c.bal)
 			// Of that, credit that is out is not spent: whoever holds it may claim it here.
 			x.held, x.heldUntil = x.held+c.out, now+e.lease()
 			for j := range c.entries {
@@ -221,7 +221,11 @@ func (e *Engine) disown(p *partition, inc uint64, now int64) {
 	undo := func(x *ledger) {
 		if x.adopted < 0 {
 			p.refill(x, now)
-			x.pool = min(p.level(x, now)-x.adopted, max(0, x.cap-x.outstanding()))
+			if x.m != nil {
+				x.give(-x.adopted)
+			} else {
+				x.pool = min(p.level(x, now)-x.adopted, max(0, x.cap-x.outstanding()))
+			}
 			x.at, x.adopted = now, 0
 		}
 	}
@@ -238,14 +242,19 @@ func (e *Engine) inherit(p *partition, x *ledger, c *copyOf, now int64) {
 	x.start = 0
 	switch {
 	case !x.granted:
-		x.pool, x.at = min(p.level(x, now), 0)+c.bal, now
-		x.cap = max(x.cap, c.cap)
+		debt := min(p.level(x, now), 0)
 		x.held, x.heldUntil = c.out, now+e.lease()
+		if x.m == nil {
+			x.pool, x.at = debt+c.bal, now
+			x.cap = max(x.cap, c.cap)
+		} else if p.loadMeter(x, c.state, now, now) {
+			x.spend(-debt)
+		}
 		for _, h := range c.entries {
 			e.inheritEntry(p, x, &h, now)
 		}
 	case c.bal < 0:
-		x.pool += c.bal
+		x.spend(-c.bal)
 	}
 	e.changed(p, x)
 }
@@ -343,8 +352,13 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 
 func (e *Engine) copyOf(p *partition, x *ledger, now int64) copyOf {
 	p.refill(x, now)
-	return copyOf{part: p.id, limit: x.limit.spec.Name, key: x.key, full: p.isFull(x, now),
+	c := copyOf{part: p.id, limit: x.limit.spec.Name, key: x.key, full: p.isFull(x, now),
 		bal: bound(p.level(x, now)), brought: bound(x.brought), cap: bound(x.cap), out: bound(x.outstanding())}
+	if x.m != nil {
+		c.cap, c.brought = bound(p.most(x)), bound(max(0, c.bal+x.spent))
+		c.state = x.m.State(nil)
+	}
+	return c
 }
 
 // bound keeps a balance within what a message may say.

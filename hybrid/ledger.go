@@ -2,6 +2,8 @@ package hybrid
 
 import (
 	"math"
+
+	"github.com/jatah-io/jatah/bucket"
 )
 
 // ledger is the owner's side of one key: the pool and what was granted out of it.
@@ -17,6 +19,8 @@ type ledger struct {
 	key   string
 	hash  uint64
 
+	m         bucket.Meter // instead of pool and cap, where the rule is another than a token bucket
+	spent     float64      // with m: granted and charged since this owner took the key over
 	pool, cap float64
 	at        int64   // own clock: the time at which pool and cap are meant
 	era       uint64  // the partition's era that `at` lies in
@@ -100,6 +104,10 @@ func (p *partition) refill(l *ledger, now int64) {
 
 // advance refills to end, era by era.
 func (p *partition) advance(l *ledger, end int64) {
+	if l.m != nil {
+		p.advanceMeter(l, end)
+		return
+	}
 	out := l.outstanding()
 	for i := p.index(l.era); ; i++ {
 		l.era = p.first + uint64(i)
@@ -139,11 +147,17 @@ func (l *ledger) step(e *era, end int64, out float64, over bool) {
 
 // level is the pool at now; refill(l, now) has just been called.
 func (p *partition) level(l *ledger, now int64) float64 {
+	if l.m != nil {
+		return l.m.Free()
+	}
 	return l.pool + float64(max(0, now-l.at))*l.limit.perNs*p.era().fraction
 }
 
 // isFull says that the ledger holds nothing that a new one would not: no credit, no debt, a full pool.
 func (p *partition) isFull(l *ledger, now int64) bool {
+	if l.m != nil {
+		return l.m.Fresh() && l.outstanding() == 0 && p.era().whole
+	}
 	return l.outstanding() == 0 && p.level(l, now) >= l.cap && l.cap >= float64(l.limit.spec.Burst)
 }
 
@@ -207,24 +221,23 @@ func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, 
 	}
 	used := max(0, m.c-x.c)
 	x.c = max(x.c, m.c)
+	if l.m != nil && used > 0 {
+		l.m.Use(0, l.outstanding()) // credit that was spent is no longer out
+	}
 	if d := m.r - x.r; d > 0 {
 		x.r = m.r
-		l.pool += float64(d)
+		l.give(float64(d))
 	}
 	if d := m.u - x.u; d > 0 {
 		x.u = m.u
-		l.pool += float64(d)
+		l.give(float64(d))
 	}
 	if over := x.c + x.r - x.g; over > 0 {
 		x.g += over
-		l.pool -= float64(over)
+		l.spend(float64(over))
 		e.stats.debt.Add(uint64(over))
 	}
-	// A refund may have filled the pool above what it can hold.
-	gain := float64(max(0, now-l.at)) * l.limit.perNs * p.era().fraction
-	if room, level := l.cap-l.outstanding(), l.pool+gain; level > room {
-		l.pool = max(room, min(level, 0)) - gain
-	}
+	p.clamp(l, now)
 	x.until = now + e.lease()
 	if from == e.cfg.Node {
 		// The owner's own account has no lease: it voids its credit only with the ledger, and says nothing while it is idle.
@@ -235,6 +248,25 @@ func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, 
 	x.demand += (1 - math.Exp(-dt/float64(2*e.tick))) * (float64(used+m.denied)/dt - x.demand)
 	x.seen = now
 	return x
+}
+
+// clamp takes away what a refund filled the pool with above what it can hold.
+func (p *partition) clamp(l *ledger, now int64) {
+	if l.m != nil {
+		return
+	}
+	gain := float64(max(0, now-l.at)) * l.limit.perNs * p.era().fraction
+	if room, level := l.cap-l.outstanding(), l.pool+gain; level > room {
+		l.pool = max(room, min(level, 0)) - gain
+	}
+}
+
+// most is what the pool can hold of what the owner has now.
+func (p *partition) most(l *ledger) float64 {
+	if l.m != nil {
+		return float64(l.limit.spec.Burst) * p.era().fraction
+	}
+	return l.cap
 }
 
 // carry closes a generation that a former owner handed over, and returns the credit that is left of it: the new generation
@@ -305,7 +337,7 @@ func (e *Engine) grantTo(p *partition, l *ledger, x *entry, m *report, now int64
 	}
 	// Only to who uses the key: what a quiet node returns would go out again at once.
 	if l.limit.spec.Mode == Hybrid && (m.want > 0 || x.used > 0) && !l.refuses(x, now) {
-		if free := level - max(0, need) - l.cap/2; free >= 1 {
+		if free := level - max(0, need) - p.most(l)/2; free >= 1 {
 			spare := min(free, max(1, float64(l.limit.spec.Burst)/float64(4*max(1, e.k))))
 			waiting := max(0, float64(m.want-m.c-m.r))
 			if have := float64(x.out()) + max(0, need) - waiting; have < spare {
@@ -315,7 +347,7 @@ func (e *Engine) grantTo(p *partition, l *ledger, x *entry, m *report, now int64
 	}
 	if g := math.Floor(min(need, level)); g >= 1 {
 		x.g += int64(g)
-		l.pool -= g
+		l.spend(g)
 		l.granted = true
 	}
 }

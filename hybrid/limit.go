@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +21,9 @@ type Limit struct {
 	perNs    float64
 	def      atomic.Pointer[Spec]
 	accounts *xsync.Map[string, *account]
-	buckets  *bucket.Table // alone and split: the bare bucket
+	buckets  *bucket.Table                     // alone and split: the bare bucket
+	alg      *bucket.Algorithm                 // nil: a token bucket; changed only with all of Engine.mu
+	meters   atomic.Pointer[bucket.MeterTable] // alone and split, where it is another rule
 	split    atomic.Pointer[splitShare]
 	counts   [2][Sources]*xsync.Counter // decisions: denied, allowed
 	dryRun   *xsync.Counter
@@ -48,6 +51,16 @@ func (s Spec) Validate() error {
 	case !(s.Overshoot >= 0 && s.Overshoot <= 1):
 		return bad("overshoot is %v; it is a part of the burst, from 0 to 1", s.Overshoot)
 	}
+	if s.Rule != nil {
+		alg, err := s.compile()
+		switch {
+		case err != nil:
+			return bad("%v", err)
+		case alg.DenyAll() != (s.Rate.Count == 0) || !alg.DenyAll() && (s.Rate != s.Rule.Rates[0] || s.Burst != alg.Limit()):
+			return bad("rate and burst are %v and %d; they must be the rule's first rate and its capacity %d", s.Rate, s.Burst, alg.Limit())
+		}
+		return nil
+	}
 	if _, err := bucket.NewParams(s.Rate, s.Burst); err != nil {
 		return bad("%v", err)
 	}
@@ -62,7 +75,14 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	params, err := bucket.NewParams(s.Rate, s.Burst)
+	if s.queues() && s.Mode == Hybrid {
+		s.Mode = Strict // departures are in the order of arrival, which only the owner knows
+	}
+	params, err := s.params()
+	if err != nil {
+		return nil, fmt.Errorf("%w %q: %w", ErrSpec, s.Name, err)
+	}
+	alg, err := s.compile()
 	if err != nil {
 		return nil, fmt.Errorf("%w %q: %w", ErrSpec, s.Name, err)
 	}
@@ -81,20 +101,21 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 				l.counts[i][j] = xsync.NewCounter()
 			}
 		}
-		l.spec, l.perNs = s, perNs
+		l.spec, l.perNs, l.alg = s, perNs, alg
 		l.def.Store(&s)
+		l.newTable(now)
 		e.limits.Store(s.Name, l)
 		return l, nil
 	}
-	if l.spec == s {
+	if reflect.DeepEqual(l.spec, s) {
 		return l, nil
 	}
-	e.redefine(l, s, perNs, params, now)
+	e.redefine(l, s, perNs, params, alg, now)
 	return l, nil
 }
 
 // redefine changes a limit: tokens that are there stay, down to a lower burst; a raised burst gives none.
-func (e *Engine) redefine(l *Limit, s Spec, perNs float64, params *bucket.Params, now int64) {
+func (e *Engine) redefine(l *Limit, s Spec, perNs float64, params *bucket.Params, alg *bucket.Algorithm, now int64) {
 	var all []*ledger
 	for _, p := range e.parts {
 		if !p.owned {
@@ -104,19 +125,23 @@ func (e *Engine) redefine(l *Limit, s Spec, perNs float64, params *bucket.Params
 		e.eachLedger(p, l, func(x *ledger) {
 			p.refill(x, now)
 			x.pool, x.at, x.fullEra = p.level(x, now), now, 0
+			x.remeter(alg, x.pool, p.era().fraction, now)
 			x.recallUntil = 0
 			all = append(all, x)
 		})
 	}
-	l.spec, l.perNs = s, perNs
+	l.spec, l.perNs, l.alg = s, perNs, alg
 	l.def.Store(&s)
 	l.split.Store(nil)
 	l.buckets.SetParams(params, now)
+	l.newTable(now)
 	for _, p := range e.parts {
 		if p.owned {
 			e.eachLedger(p, l, func(x *ledger) {
 				x.cap = x.fullIn(p.era())
-				x.pool = min(x.pool, x.cap-x.outstanding())
+				if x.start = min(x.start, float64(l.spec.Burst)); x.m == nil {
+					x.pool = min(x.pool, x.cap-x.outstanding())
+				}
 				e.tellOf(p, x, true)
 			})
 		}
@@ -168,6 +193,9 @@ func (l *Limit) Take(ctx context.Context, key string, cost int64) Decision {
 	case l.e.alone():
 		if d, ok := l.simple(s, cost); ok {
 			return l.count(s, d)
+		}
+		if s.Rule != nil {
+			return l.count(s, l.takeBucket(s, key, cost))
 		}
 		return l.count(s, l.fromBucket(s, l.buckets.Take(key, l.e.now(), cost), nil))
 	case s.Mode == Hybrid && cost > 0 && s.Rate.Count != 0:
@@ -272,7 +300,13 @@ func (l *Limit) onCredit(s *Spec, a *account, left int64) Decision {
 
 func (l *Limit) credited(s *Spec, a *account, left int64) Decision {
 	rest := min(max(0, a.balance.Load())+left, s.Burst)
-	return Decision{OK: true, Remaining: rest, ResetAfter: s.fill(float64(s.Burst - rest)), Mode: s.Mode,
+	reset := time.Duration(0)
+	if s.Rule != nil {
+		reset = wait(a.reset.Load())
+	} else {
+		reset = s.fill(float64(s.Burst - rest))
+	}
+	return Decision{OK: true, Remaining: rest, ResetAfter: reset, Mode: s.Mode,
 		AsOf: l.e.time(a.asOf.Load()), MaxExcess: int64(s.Overshoot * float64(s.Burst))}
 }
 
@@ -294,7 +328,7 @@ func (a *account) decision(ok bool, src Source, now int64) Decision {
 	s := a.limit.def.Load()
 	rest := min(max(0, int64(math.Floor(a.known))+max(0, a.credit.Load())), s.Burst)
 	d := Decision{OK: ok, Remaining: rest, Mode: s.Mode, Source: src, MaxExcess: int64(s.Overshoot * float64(s.Burst))}
-	d.ResetAfter = a.limit.fill(float64(s.Burst) - a.known - float64(max(0, a.credit.Load())))
+	d.ResetAfter = a.resetAfter(s, a.known+float64(max(0, a.credit.Load())), now)
 	if at := a.asOf.Load(); at > 0 && at != now {
 		d.AsOf = a.limit.e.time(at)
 	}
@@ -304,7 +338,7 @@ func (a *account) decision(ok bool, src Source, now int64) Decision {
 // denial is a refusal that ends after retry.
 func (a *account) denial(cost, retry int64, src Source, now int64) Decision {
 	s := a.limit.def.Load()
-	d := Decision{Mode: s.Mode, Source: src, RetryAfter: time.Duration(retry), MaxExcess: int64(s.Overshoot * float64(s.Burst))}
+	d := Decision{Mode: s.Mode, Source: src, RetryAfter: wait(retry), MaxExcess: int64(s.Overshoot * float64(s.Burst))}
 	if cost > s.Burst {
 		d.RetryAfter = bucket.Never
 	}
@@ -319,6 +353,16 @@ func (a *account) denial(cost, retry int64, src Source, now int64) Decision {
 	}
 	bal += float64(a.credit.Load())
 	d.Remaining = min(max(0, int64(math.Floor(bal))), s.Burst)
-	d.ResetAfter = max(a.limit.fill(float64(s.Burst)-bal), 0)
+	if d.ResetAfter = max(s.fill(float64(s.Burst)-bal), 0); s.Rule != nil {
+		d.ResetAfter = wait(max(0, a.reset.Load()-(now-a.asOf.Load())))
+	}
 	return d
+}
+
+// resetAfter is how long it takes until the key is as new, from the balance or as the owner told it.
+func (a *account) resetAfter(s *Spec, level float64, now int64) time.Duration {
+	if s.Rule != nil {
+		return wait(max(0, a.waits.reset-(now-a.asOf.Load())))
+	}
+	return s.fill(float64(s.Burst) - level)
 }

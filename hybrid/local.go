@@ -16,37 +16,97 @@ type splitShare struct {
 	ranked      bool // the members counted are known, and so is this node's rank among them
 	counted     []string
 	floor, ceil *bucket.Params
+	byRank      []*bucket.Algorithm // where the rule is not one token bucket
 }
 
-// takeBucket decides on a bare bucket: the whole limit where this node is alone, its share in split mode.
+// op is what is done to a key of a table.
+type op int
+
+const (
+	opTake op = iota
+	opPeek
+	opRefund
+	opCharge
+)
+
+// takeBucket decides without anybody else: on the whole limit where this node is alone, on its share in split mode.
 func (l *Limit) takeBucket(s *Spec, key string, cost int64) Decision {
-	r, err := l.onBucket(key, func(p *bucket.Params, now int64) bucket.Result {
-		if p == nil {
-			return l.buckets.Take(key, now, cost)
-		}
-		return l.buckets.TakeWith(key, p, now, cost)
-	})
+	r, err := l.onTable(opTake, key, cost)
 	return l.fromBucket(s, r, err)
 }
 
-// onBucket runs f with the params of the key's share; nil for the whole limit.
-func (l *Limit) onBucket(key string, f func(p *bucket.Params, now int64) bucket.Result) (bucket.Result, error) {
+// onTable does something to a key that this node alone decides about.
+func (l *Limit) onTable(o op, key string, n int64) (bucket.Result, error) {
 	now := l.e.now()
-	if l.e.alone() {
-		return f(nil, now), nil
-	}
-	sh := l.split.Load()
-	if sh == nil || sh.k != int(l.e.splitK.Load()) {
-		var err error
-		if sh, err = l.newSplit(now); err != nil {
-			return bucket.Result{RetryAfter: l.e.cfg.Tick}, err
+	var sh *splitShare
+	rank := 0
+	if !l.e.alone() {
+		if sh = l.split.Load(); sh == nil || sh.k != int(l.e.splitK.Load()) {
+			var err error
+			if sh, err = l.newSplit(now); err != nil {
+				return bucket.Result{RetryAfter: l.e.cfg.Tick}, err
+			}
+		}
+		if sh.k > 1 {
+			rank = rankOf(sh.counted, l.e.cfg.Node, l.e.hash(l, key), sh.ranked)
 		}
 	}
-	p := sh.floor
-	if sh.ceil != sh.floor && int64(rankOf(sh.counted, l.e.cfg.Node, l.e.hash(l, key), sh.ranked)) < l.def.Load().Burst%int64(sh.k) {
-		p = sh.ceil
+	if t := l.meters.Load(); t != nil {
+		var a *bucket.Algorithm
+		if sh != nil && len(sh.byRank) > 0 { // the definition may have changed just now
+			a = sh.byRank[min(rank, len(sh.byRank)-1)]
+		}
+		return onMeters(t, o, key, a, l.e.wall(now), n), nil
 	}
-	return f(p, now), nil
+	var p *bucket.Params
+	if sh != nil {
+		if p = sh.floor; sh.ceil != nil && int64(rank) < l.def.Load().Burst%int64(sh.k) {
+			p = sh.ceil
+		}
+	}
+	return onBuckets(l.buckets, o, key, p, now, n), nil
+}
+
+// onBuckets is for the token bucket; p nil: the whole limit.
+func onBuckets(t *bucket.Table, o op, key string, p *bucket.Params, now, n int64) bucket.Result {
+	switch {
+	case o == opTake && p == nil:
+		return t.Take(key, now, n)
+	case o == opTake:
+		return t.TakeWith(key, p, now, n)
+	case o == opPeek && p == nil:
+		return t.Peek(key, now)
+	case o == opPeek:
+		return t.PeekWith(key, p, now)
+	case o == opRefund && p == nil:
+		return t.Refund(key, now, n)
+	case o == opRefund:
+		return t.RefundWith(key, p, now, n)
+	case p == nil:
+		return t.Charge(key, now, n)
+	}
+	return t.ChargeWith(key, p, now, n)
+}
+
+// onMeters is for all other rules; a nil: the whole limit.
+func onMeters(t *bucket.MeterTable, o op, key string, a *bucket.Algorithm, now, n int64) bucket.Result {
+	switch {
+	case o == opTake && a == nil:
+		return t.Take(key, now, n)
+	case o == opTake:
+		return t.TakeWith(key, a, now, n)
+	case o == opPeek && a == nil:
+		return t.Peek(key, now)
+	case o == opPeek:
+		return t.PeekWith(key, a, now)
+	case o == opRefund && a == nil:
+		return t.Refund(key, now, n)
+	case o == opRefund:
+		return t.RefundWith(key, a, now, n)
+	case a == nil:
+		return t.Charge(key, now, n)
+	}
+	return t.ChargeWith(key, a, now, n)
 }
 
 // newSplit compiles the share for the present K.
@@ -57,13 +117,22 @@ func (l *Limit) newSplit(now int64) (*splitShare, error) {
 	s, k := l.spec, max(1, e.k)
 	sh := &splitShare{k: k, counted: e.counted.names, ranked: e.counted.print != 0}
 	var err error
-	if sh.floor, err = bucket.NewShare(s.Rate, 1, int64(k), s.Burst/int64(k)); err != nil {
-		return nil, err
-	}
-	sh.ceil = sh.floor
-	if s.Burst%int64(k) != 0 {
-		if sh.ceil, err = bucket.NewShare(s.Rate, 1, int64(k), s.Burst/int64(k)+1); err != nil {
+	if l.alg != nil {
+		for rank := range k {
+			a, err := l.alg.Share(k, rank)
+			if err != nil {
+				return nil, err
+			}
+			sh.byRank = append(sh.byRank, a)
+		}
+	} else {
+		if sh.floor, err = bucket.NewShare(s.Rate, 1, int64(k), s.Burst/int64(k)); err != nil {
 			return nil, err
+		}
+		if s.Burst%int64(k) != 0 {
+			if sh.ceil, err = bucket.NewShare(s.Rate, 1, int64(k), s.Burst/int64(k)+1); err != nil {
+				return nil, err
+			}
 		}
 	}
 	e.splitK.Store(int64(k))
@@ -72,7 +141,7 @@ func (l *Limit) newSplit(now int64) (*splitShare, error) {
 }
 
 func (l *Limit) fromBucket(s *Spec, r bucket.Result, err error) Decision {
-	d := Decision{OK: r.OK, Remaining: r.Remaining, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Mode: s.Mode, Err: err}
+	d := Decision{OK: r.OK, Remaining: r.Remaining, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Delay: r.Delay, Mode: s.Mode, Err: err}
 	if r.Overflow {
 		d.Err = ErrOverflow
 	}
@@ -81,31 +150,25 @@ func (l *Limit) fromBucket(s *Spec, r bucket.Result, err error) Decision {
 
 // Refund gives n tokens back to a key, never above the burst. Where the owner cannot be reached now, it is told later.
 func (l *Limit) Refund(ctx context.Context, key string, n int64) Decision {
-	return l.adjust(ctx, key, n, 0, func(p *bucket.Params, now int64) bucket.Result {
-		if p == nil {
-			return l.buckets.Refund(key, now, n)
-		}
-		return l.buckets.RefundWith(key, p, now, n)
-	})
+	return l.adjust(ctx, key, n, 0)
 }
 
 // Charge takes n tokens of a key after the fact, whether they are there or not: the key may go into debt.
 func (l *Limit) Charge(ctx context.Context, key string, n int64) Decision {
-	return l.adjust(ctx, key, 0, n, func(p *bucket.Params, now int64) bucket.Result {
-		if p == nil {
-			return l.buckets.Charge(key, now, n)
-		}
-		return l.buckets.ChargeWith(key, p, now, n)
-	})
+	return l.adjust(ctx, key, 0, n)
 }
 
-func (l *Limit) adjust(ctx context.Context, key string, refund, charge int64, f func(*bucket.Params, int64) bucket.Result) Decision {
+func (l *Limit) adjust(ctx context.Context, key string, refund, charge int64) Decision {
 	s := l.def.Load()
 	if d, ok := l.simple(s, refund+charge); ok {
 		return d
 	}
 	if l.e.alone() || s.Mode == Split {
-		r, err := l.onBucket(key, f)
+		o := opCharge
+		if refund > 0 {
+			o = opRefund
+		}
+		r, err := l.onTable(o, key, refund+charge)
 		d := l.fromBucket(s, r, err)
 		if d.OK = d.Err == nil; d.OK {
 			d.RetryAfter = 0
@@ -153,7 +216,11 @@ func (l *Limit) Reset(ctx context.Context, key string) error {
 		return ErrClosed
 	}
 	if l.e.alone() || l.def.Load().Mode == Split {
-		l.buckets.Reset(key)
+		if t := l.meters.Load(); t != nil {
+			t.Reset(key)
+		} else {
+			l.buckets.Reset(key)
+		}
 		return nil
 	}
 	st, err := l.Peek(ctx, key)
@@ -174,13 +241,14 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 		return st, ErrClosed
 	}
 	if e.alone() || s.Mode == Split {
-		r, err := l.onBucket(key, func(p *bucket.Params, now int64) bucket.Result {
-			if p == nil {
-				return l.buckets.Peek(key, now)
-			}
-			return l.buckets.PeekWith(key, p, now)
-		})
+		r, err := l.onTable(opPeek, key, 0)
 		st.Remaining, st.ResetAfter = r.Remaining, r.ResetAfter
+		if s.Rule != nil {
+			if st.Balance = float64(r.Remaining); r.Remaining < 1 {
+				st.RetryAfter = max(r.RetryAfter, 1)
+			}
+			return st, err
+		}
 		if st.Balance = float64(s.Burst); s.Rate.Count > 0 {
 			st.Balance -= float64(r.ResetAfter) * float64(s.Rate.Count) / float64(s.Rate.Per)
 		}
@@ -210,7 +278,13 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 	}
 	whole := st.Balance + float64(st.Outstanding)
 	st.Remaining = min(max(0, int64(math.Floor(whole))), s.Burst)
-	st.ResetAfter = l.fill(float64(s.Burst) - whole)
+	if st.ResetAfter = l.fill(float64(s.Burst) - whole); s.Rule != nil {
+		st.ResetAfter = a.resetAfter(s, whole, now)
+		if whole < 1 {
+			st.RetryAfter = wait(max(0, a.waits.next-int64(st.Age)))
+		}
+		return st, err
+	}
 	if whole < 1 {
 		st.RetryAfter = l.fill(1 - whole)
 	}
@@ -221,6 +295,9 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 func (e *Engine) sweepBuckets(now int64) {
 	e.limits.Range(func(_ string, l *Limit) bool {
 		l.buckets.Sweep(now, 1000)
+		if t := l.meters.Load(); t != nil {
+			t.Sweep(e.wall(now), 1000)
+		}
 		return true
 	})
 }

@@ -69,6 +69,7 @@ const (
 	grantNoLimit               // the owner has no limit of this name
 	grantContended             // demand exceeds the pool
 	grantRefused               // what was wanted is not there: a denial
+	grantWaits                 // waits follow: the rule is not one token bucket
 )
 
 // grant is the owner's side of one key: G and the counters it has seen.
@@ -79,6 +80,7 @@ type grant struct {
 	rate       float64 // tokens per second that the pool gains now
 	out        int64   // credit that is out, of all lenders
 	flags      uint64
+	waits      waits // with grantWaits
 }
 
 // copyOf is one ledger as an heir or a new owner keeps it.
@@ -91,6 +93,8 @@ type copyOf struct {
 	brought    float64       // of bal, or spent since: what came from a standby record, while its owner may have it too
 	out        float64       // credit that is out
 	entries    []handedEntry // whose credit, in a hand-off
+	state      []byte        // of the meter, where the rule is not one token bucket
+	at         int64         // own clock: when it was true; not sent
 }
 
 // message is all that one engine says to another in one packet. Sections may be empty.
@@ -260,6 +264,11 @@ func (w *writer) grant(g *grant) {
 	w.f(g.rate)
 	w.i(g.out)
 	w.u(g.flags)
+	if g.flags&grantWaits != 0 {
+		for _, v := range [...]int64{g.waits.cost, g.waits.refused, g.waits.next, g.waits.reset, g.waits.delay} {
+			w.i(v)
+		}
+	}
 }
 
 func (w *writer) copies(cs []copyOf) {
@@ -281,6 +290,7 @@ func (w *writer) copies(cs []copyOf) {
 		w.f(c.brought)
 		w.f(c.cap)
 		w.f(c.out)
+		w.b(c.state)
 		w.list(len(c.entries))
 		for i := range c.entries {
 			w.s(c.entries[i].lender)

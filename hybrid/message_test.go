@@ -84,7 +84,11 @@ func (r random) message() *message {
 	if has() {
 		m.re = r.i()
 		for range r.IntN(20) {
-			m.grants = append(m.grants, grant{r.u(), r.n(), r.n(), r.n(), r.n(), r.f(), math.Abs(r.f()), r.i(), r.u()})
+			g := grant{r.u(), r.n(), r.n(), r.n(), r.n(), r.f(), math.Abs(r.f()), r.i(), r.u(), waits{}}
+			if g.flags&grantWaits != 0 {
+				g.waits = waits{r.n(), r.n(), r.n(), r.n(), r.n()}
+			}
+			m.grants = append(m.grants, g)
 		}
 	}
 	if has() {
@@ -345,7 +349,7 @@ func TestSizes(t *testing.T) {
 	empty := size(&message{})
 	typical := report{limit: "api", key: "user:1234567", gen: 4000, g: 1500, c: 1490, u: 3}
 	answer := grant{gen: 4000, g: 1500, c: 1490, u: 3, bal: 12.25, rate: 100.0 / 60, out: 25}
-	largest := grant{math.MaxUint64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, 1.1, 1.1, math.MaxInt64, 63}
+	largest := grant{math.MaxUint64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, 1.1, 1.1, math.MaxInt64, 63, waits{}}
 	spare := copyOf{part: 200, limit: "api", key: "user:1234567", bal: 12.25, cap: 20, out: 5}
 	one := func(m *message) int { return size(m) - empty }
 	rep := one(&message{reports: []report{typical, typical}}) - one(&message{reports: []report{typical}})

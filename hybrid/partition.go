@@ -280,6 +280,7 @@ func (p *partition) base(l *Limit) *ledger {
 		if l.spec.Fallback != FallbackWait {
 			b.start = float64(l.spec.Burst) * p.full
 		}
+		b.m = l.newMeter(b.at)
 		p.bases[l] = b
 	}
 	return b

@@ -57,12 +57,21 @@ func (e *Engine) receive(now int64, from string, m *message) {
 	}
 }
 
-// grantsPerMessage keeps an answer within a packet: a grant takes at most about 75 bytes.
-func (e *Engine) grantsPerMessage() int { return max(1, (e.cfg.MaxMessage-120)/75) }
+// size is about the most bytes that a grant takes.
+func (g *grant) size() int {
+	if g.flags&grantWaits != 0 {
+		return 120
+	}
+	return 75
+}
 
+// sendGrants answers in as few messages as they fit in.
 func (e *Engine) sendGrants(to *peer, gs []grant, re, now int64) {
 	for {
-		n := min(len(gs), e.grantsPerMessage())
+		n := 0
+		for room := e.cfg.MaxMessage - 120; n < len(gs) && (n == 0 || gs[n].size() <= room); n++ {
+			room -= gs[n].size()
+		}
 		e.send(to, &message{re: re, grants: gs[:n]}, now, false)
 		if gs = gs[n:]; len(gs) == 0 {
 			return

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/jatah-io/jatah/bucket"
 )
 
 // standby is what an heir keeps of a partition: the ledgers that are not full.
@@ -97,15 +99,21 @@ func (e *Engine) heirOf(p *partition) *peer {
 	return nil
 }
 
+// maxState is how much of a record the state of a meter may take, so that it fits in a packet: a long log is told coarsely.
+const maxState = 512
+
 func (e *Engine) sendStandby(p *partition, heir *peer, now int64) {
 	for _, x := range p.heirDue {
 		x.heirDue = false
 		c := e.copyOf(p, x, now)
 		c.base = x.key == "" && p.bases[x.limit] == x
-		if heir.standbyRoom < 80+len(c.limit)+len(c.key) {
+		if len(c.state) > maxState {
+			c.state = bucket.Coarse(x.m, maxState/16).State(nil)
+		}
+		if heir.standbyRoom < 80+len(c.limit)+len(c.key)+len(c.state) {
 			e.flushStandby(heir, now)
 		}
-		heir.standbyRoom -= 60 + len(c.limit) + len(c.key)
+		heir.standbyRoom -= 62 + len(c.limit) + len(c.key) + len(c.state)
 		heir.copies = append(heir.copies, c)
 		heir.items = append(heir.items, standbyItem{p, x})
 	}
@@ -250,6 +258,7 @@ func (e *Engine) record(from *peer, m *message, c *copyOf, now int64) {
 		return
 	}
 	s.records[k] = &record{m.seq, now, *c}
+	s.records[k].c.at = now
 }
 
 // adopt starts a partition from what this node kept of it as heir: every share brings its part of the balances along.
@@ -258,7 +267,7 @@ func (e *Engine) adopt(p *partition, s *standby, now int64) {
 	var copies []copyOf
 	for _, r := range s.records {
 		c := r.c
-		if l, ok := e.limits.Load(c.limit); ok && c.bal < c.cap {
+		if l, ok := e.limits.Load(c.limit); ok && l.alg == nil && c.bal < c.cap {
 			// A balance that was not reported again has grown since, as long as its owner was there.
 			c.bal = min(c.cap, c.bal+float64(max(0, s.heardAt-r.at))*l.perNs)
 		}
@@ -298,10 +307,27 @@ func (e *Engine) startFrom(p *partition, copies []copyOf, whole bool, now int64)
 				continue
 			}
 		}
-		x.start = max(0, c.bal)
-		x.adopted = min(0, c.bal)
-		x.pool += x.adopted
+		e.startLedger(p, x, c, now)
 		e.changed(p, x)
+	}
+}
+
+// startLedger makes a record the start of a key.
+func (e *Engine) startLedger(p *partition, x *ledger, c *copyOf, now int64) {
+	x.start = max(0, c.bal)
+	x.adopted = min(0, c.bal)
+	if x.m == nil {
+		x.pool += x.adopted
+		return
+	}
+	at := c.at
+	if at == 0 {
+		at = now
+	}
+	// Shares bring back to a loaded meter what left with them, as far as it was not used.
+	if x.start = 0; x.limit.spec.Fallback == FallbackWait || !p.loadMeter(x, c.state, at, now) {
+		p.refill(x, now)
+		x.spend(-x.adopted)
 	}
 }
 
@@ -326,7 +352,7 @@ func (e *Engine) restore(owner *peer, now int64) {
 		h.inc = s.inc
 		for _, r := range s.records {
 			c := r.c
-			if l, ok := e.limits.Load(c.limit); ok && c.bal < c.cap {
+			if l, ok := e.limits.Load(c.limit); ok && l.alg == nil && c.bal < c.cap {
 				c.bal = min(c.cap, c.bal+float64(max(0, s.heardAt-r.at))*l.perNs)
 			}
 			h.copies = append(h.copies, c)

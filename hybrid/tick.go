@@ -55,10 +55,10 @@ func (e *Engine) beat(p *peer, owns bits, now int64) {
 	if m.loan != nil {
 		room -= len(m.loan.formers) * (40 + len(owns))
 	}
-	for len(p.due) > 0 && room > 80 {
+	for len(p.due) > 0 && room > p.due[0].size() {
+		room -= p.due[0].size()
 		m.grants = append(m.grants, p.due[0])
 		p.due = p.due[1:]
-		room -= 80
 	}
 	e.pack(p, m, room, now)
 	if len(p.due) > 0 {
@@ -160,6 +160,7 @@ func (e *Engine) awakeIfLate(now, late int64) {
 func (e *Engine) awake(now int64) {
 	e.log.Warn("this node was paused; it starts anew as owner and lender", "for", time.Duration(now-e.lastTick))
 	e.stats.pauses.Add(1)
+	e.reanchor(now)
 	e.inc = e.cfg.Incarnation()
 	e.self.inc = e.inc
 	for i := range e.lend {

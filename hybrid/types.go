@@ -117,8 +117,9 @@ func (f *Fallback) UnmarshalText(b []byte) (err error) {
 // Spec is the definition of one limit. It is a plain value.
 type Spec struct {
 	Name      string
-	Rate      bucket.Rate // tokens per duration; count 0 denies everything
-	Burst     int64       // tokens a full key holds
+	Rate      bucket.Rate  // tokens per duration; count 0 denies everything
+	Burst     int64        // tokens that a full key holds: the largest cost
+	Rule      *bucket.Spec // another rule than a token bucket of Rate and Burst, of which Rate is the first rate and Burst the capacity; nil: none. Not changed afterwards
 	Mode      Mode
 	Fallback  Fallback
 	Overshoot float64 // phi: the part of the burst that may be exceeded to save waiting; 0 to 1
@@ -133,10 +134,11 @@ type Decision struct {
 	ResetAfter time.Duration // until the key is full again if nothing else comes
 	Source     Source
 	Mode       Mode
-	AsOf       time.Time // when the state it rests on was known here; zero: at the time of the decision
-	MaxExcess  int64     // tokens that the limit's mode and overshoot may let through beyond burst + rate*t in the worst moment: without faults, or where the decision was made by fallback, in that fault
-	DryRun     bool      // OK only because the limit is in dry run
-	Err        error     // the request could not be decided: bad cost, closed, context ended, table full
+	AsOf       time.Time     // when the state it rests on was known here; zero: at the time of the decision
+	MaxExcess  int64         // tokens that the limit's mode and overshoot may let through beyond burst + rate*t in the worst moment: without faults, or where the decision was made by fallback, in that fault
+	Delay      time.Duration // OK, but not before this is over: a queue spaces its departures. The caller waits
+	DryRun     bool          // OK only because the limit is in dry run
+	Err        error         // the request could not be decided: bad cost, closed, context ended, table full
 }
 
 // State is what is known of one key: at its owner where it can be reached.

@@ -89,9 +89,20 @@ type meter struct {
 	last         int64
 	worst        float64
 	n            int
+	rule         bucket.Meter // another rule than a token bucket
 }
 
+// worldEpoch is the Unix time at which a world begins: a whole number of days.
+const worldEpoch = int64(1699920000) * sec
+
 func (m *meter) admit(now int64, cost int64) {
+	if m.rule != nil {
+		m.rule.Advance(worldEpoch+now, 1, 0)
+		m.rule.Use(float64(cost), 0)
+		m.worst = math.Max(m.worst, -m.rule.Free())
+		m.n += int(cost)
+		return
+	}
 	m.level = math.Max(0, m.level-float64(now-m.last)*m.perNs) + float64(cost)
 	m.last = now
 	m.worst = math.Max(m.worst, m.level-m.burst)
@@ -130,6 +141,14 @@ func newWorld(t testing.TB, seed uint64, nodes, spare int, spec Spec, keys int) 
 		k := fmt.Sprintf("key-%d", i)
 		w.keys = append(w.keys, k)
 		w.meter[k] = &meter{perNs: float64(spec.Rate.Count) / float64(spec.Rate.Per), burst: float64(spec.Burst)}
+		if spec.Rule != nil {
+			alg, err := bucket.Compile(*spec.Rule)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.meter[k].rule = alg.New()
+			w.meter[k].rule.Advance(worldEpoch, 1, 0)
+		}
 	}
 	for i := range nodes + spare {
 		w.nodes = append(w.nodes, &simNode{w: w, id: i, name: fmt.Sprintf("n%d", i), skew: sec + w.uniform(1000*sec)})
@@ -167,6 +186,7 @@ func (n *simNode) boot() {
 	n.e = New(Config{Node: n.name, Network: (*simNetwork)(n), Ring: ring.Config{Partitions: 5}, Grace: time.Duration(w.grace),
 		Incarnation: func() uint64 { w.incs++; return w.incs }})
 	n.e.clock = n.clock
+	n.e.anchor, n.e.wallClock = worldEpoch-n.skew, nil // all wall clocks are right
 	n.e.spawn = func(f func()) { f() }
 	n.e.born, n.e.lastTick = n.clock(), n.clock()
 	if w.hook != nil {

@@ -1,0 +1,172 @@
+package hybrid
+
+import (
+	"math"
+	"time"
+
+	"github.com/jatah-io/jatah/bucket"
+)
+
+// Where a limit's rule is not one token bucket, the ledger of a key holds a bucket.Meter instead of a pool in tokens. The
+// rest of the protocol is the same: shares, loans, credit, generations. What differs is how time gives tokens back, and that a denial
+// cannot be continued by rate and balance: the owner says how long to wait.
+
+// wall is the engine's clock as Unix time, from which windows are counted: the wall clock as it was when the process started, or
+// woke up, and from then on the monotonic one.
+func (e *Engine) wall(now int64) int64 { return e.anchor + now }
+
+// reanchor reads the wall clock anew: while a machine is suspended the monotonic clock stands still.
+func (e *Engine) reanchor(now int64) {
+	if e.wallClock != nil {
+		e.anchor = e.wallClock() - now
+	}
+}
+
+// compile prepares the rule of a definition; nil: a token bucket.
+func (s *Spec) compile() (*bucket.Algorithm, error) {
+	if s.Rule == nil {
+		return nil, nil
+	}
+	r := *s.Rule
+	// What is cut off from a share with fallback wait must never be more than the whole.
+	r.RoundUp = s.Fallback != FallbackWait
+	return bucket.Compile(r)
+}
+
+// params are those of the table for token buckets, which a limit with another rule does not use.
+func (s *Spec) params() (*bucket.Params, error) {
+	if s.Rule != nil {
+		return bucket.NewParams(bucket.Per(1, time.Second), 1)
+	}
+	return bucket.NewParams(s.Rate, s.Burst)
+}
+
+// newTable makes or changes the table of keys for who decides alone. From one kind of table to the other keys start anew.
+func (l *Limit) newTable(now int64) {
+	t := l.meters.Load()
+	switch {
+	case l.alg == nil:
+		l.meters.Store(nil)
+	case t == nil:
+		l.meters.Store(bucket.NewMeterTable(l.alg, l.e.cfg.MaxKeys))
+	default:
+		t.SetAlgorithm(l.alg, l.e.wall(now))
+	}
+}
+
+// growth is how many tokens per nanosecond a key gains by itself as far as a lender can tell.
+func (l *Limit) growth() float64 {
+	if l.alg != nil {
+		return 0
+	}
+	return l.perNs
+}
+
+// queues says that requests may be granted a later departure.
+func (s *Spec) queues() bool { return s.Rule != nil && (s.Rule.Queue > 0 || s.Rule.MaxWait > 0) }
+
+// newMeter is the meter of a key of which nothing is known: it starts with no share, so that what shares bring is counted as
+// used up unless somebody says otherwise.
+func (l *Limit) newMeter(at int64) bucket.Meter {
+	if l.alg == nil {
+		return nil
+	}
+	m := l.alg.New()
+	m.Advance(l.e.wall(at), 0, 0)
+	return m
+}
+
+// advanceMeter is advance for a ledger with a meter.
+func (p *partition) advanceMeter(l *ledger, end int64) {
+	out, wall := l.outstanding(), l.limit.e.wall
+	for i := p.index(l.era); ; i++ {
+		l.era = p.first + uint64(i)
+		if i == len(p.eras)-1 || p.eras[i+1].from > end {
+			l.m.Advance(wall(end), p.eras[i].fraction, out)
+			l.at = max(l.at, end)
+			return
+		}
+		next := &p.eras[i+1]
+		l.m.Advance(wall(next.from), next.fraction, out)
+		if w := next.brought; w > 0 && l.start > 0 && l.limit.spec.Fallback != FallbackWait {
+			bucket.Bring(l.m, w, out)
+		}
+	}
+}
+
+// give adds tokens that were returned or refunded, spend takes some away, into debt if need be. The counters of the
+// entries say already what is out afterwards.
+func (l *ledger) give(n float64) {
+	if l.m == nil {
+		l.pool += n
+		return
+	}
+	l.spent = max(0, l.spent-n)
+	l.m.Return(n, l.outstanding())
+}
+
+func (l *ledger) spend(n float64) {
+	if l.m == nil {
+		l.pool -= n
+		return
+	}
+	l.spent += n
+	l.m.Use(n, l.outstanding())
+}
+
+// loadMeter replaces the ledger's meter by one that another owner kept. What that one had out and this one does not know counts as
+// spent. It says whether the bytes made sense.
+func (p *partition) loadMeter(l *ledger, state []byte, at, now int64) bool {
+	m := l.limit.alg.New()
+	if len(state) == 0 || m.Load(state, l.limit.e.wall(at)) != nil {
+		return false
+	}
+	m.Advance(l.limit.e.wall(now), p.era().fraction, l.outstanding())
+	l.m, l.at, l.era = m, now, p.first+uint64(len(p.eras)-1)
+	return true
+}
+
+// waits are what a grant says where balance and rate do not: for how long the refused cost and one token more than there are must
+// wait, until the key is as new, and when what was granted last may depart.
+type waits struct {
+	cost                        int64 // that was refused, in tokens
+	refused, next, reset, delay int64 // ns
+}
+
+func (p *partition) waits(l *ledger, cost int64, now int64) (w waits) {
+	w.cost = cost
+	w.refused, w.next, w.reset = ns(l.m.Wait(float64(cost))), ns(l.m.Wait(math.Floor(l.m.Free())+1)), ns(l.m.Reset())
+	if d, ok := l.m.(bucket.Delayer); ok {
+		w.delay = ns(d.Delay())
+	}
+	return w
+}
+
+// ns keeps a wait within what can be added to a time; what is longer stands for never.
+func ns(d time.Duration) int64 { return int64(min(d, forever)) }
+
+const forever = time.Duration(math.MaxInt64 / 2)
+
+// wait is ns the other way round.
+func wait(ns int64) time.Duration {
+	if ns >= int64(forever) {
+		return bucket.Never
+	}
+	return time.Duration(ns)
+}
+
+// remeter changes the ledger of a limit whose definition changes: what was used stays used.
+func (l *ledger) remeter(alg *bucket.Algorithm, level, part float64, now int64) {
+	switch {
+	case alg == nil:
+		l.m = nil
+	case l.m != nil:
+		l.m = bucket.Resize(l.m, alg)
+	default:
+		out := l.outstanding()
+		used := max(0, float64(l.limit.spec.Burst)*part-level-out)
+		l.m = alg.New()
+		l.m.Advance(l.limit.e.wall(now), part, 0)
+		l.m.Use(used+out, out)
+	}
+}
