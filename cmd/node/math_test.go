@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"maps"
+	"os"
 	"strings"
 	"testing"
 )
@@ -101,5 +102,30 @@ func TestMathSaysWhatIsMissingOrCannotBe(t *testing.T) {
 		if code != exitUsage || out != "" || !strings.Contains(err, want) || !strings.Contains(err, "see: jatah math -h") {
 			t.Errorf("%s: code %d, out %q, err %q; want code 2 and %q", args, code, out, err, want)
 		}
+	}
+}
+
+// The documentation shows what the command prints.
+func TestMathInThePagesIsWhatItPrints(t *testing.T) {
+	page, err := os.ReadFile("../../docs/choosing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for part := range strings.SplitSeq(strings.ReplaceAll(string(page), "\r\n", "\n"), "```console\n") {
+		command, ok := strings.CutPrefix(part, "$ jatah ")
+		if !ok {
+			continue
+		}
+		shown++
+		command, rest, _ := strings.Cut(command, "\n")
+		want, _, _ := strings.Cut(rest, "```")
+		code, out, errText := runCommand(nil, strings.Fields(command)...)
+		if code != 0 || errText != "" || out != want {
+			t.Errorf("%s: code %d, %s\nprinted\n%sthe page says\n%s", command, code, errText, out, want)
+		}
+	}
+	if shown < 2 {
+		t.Errorf("the page shows only %d commands with what they print", shown)
 	}
 }
