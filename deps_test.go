@@ -44,6 +44,8 @@ var ours = []layer{
 		"metrics are read from the counters that the root shows to everybody"},
 	{"cmd/node/...", []string{"", "httpapi", "httpapi/metrics"},
 		"the program is made of the public packages, so that anybody could have written it"},
+	{"examples/choosing", []string{"bucket"},
+		"it draws what the algorithms do in made-up time, which only bucket has: nodes read the clock"},
 	{"examples/...", []string{"", "httpapi", "httpapi/metrics", "cluster/simnet"},
 		"an example shows what users can import and should"},
 }

@@ -52,6 +52,7 @@ func commands() []command {
 		{"take", "LIMIT KEY", "ask a node for a decision", take},
 		{"cluster", "", "show the members as a node sees them", cluster},
 		{"forget", "NODE", "stop waiting for a member that will not come back", forget},
+		{"math", "", "work out bursts, waits and what to ask of a limit", work},
 		{"demo", "", "three nodes under load on this machine, one of them killed", runDemo},
 		{"version", "", "print the version", version},
 	}
@@ -187,7 +188,7 @@ func (f *flagSet) help(w io.Writer) {
 		if name != "" {
 			name = " " + strings.ToUpper(name)
 		}
-		if one.DefValue != "" && one.DefValue != "false" && one.DefValue != "0" {
+		if one.DefValue != "" && one.DefValue != "false" && one.DefValue != "0" && one.DefValue != "0s" {
 			usage += fmt.Sprintf(" (default %s)", one.DefValue)
 		}
 		fmt.Fprintf(tab, "  --%s%s\t%s\n", one.Name, name, usage)
