@@ -75,10 +75,9 @@ type Cluster struct {
 	lost       map[string]lostMember
 	forgotten  map[string]goneProcess  // by name
 	joined     []netip.AddrPort        // what Config.Join stands for, other than this node
-	absent     map[netip.AddrPort]bool // of these: nobody listens there, as far as is known
+	settled    map[netip.AddrPort]bool // of these: it answered, or nobody listens there, as far as is known
 	unresolved bool                    // some name in Config.Join could not be looked up
 	nameless   bool                    // some name there does not exist
-	met        bool                    // another process has been seen
 	began      time.Time
 	contesting bool // a goroutine is finding out who holds our name
 	warned     map[string]time.Time
@@ -110,7 +109,7 @@ func Start(ctx context.Context, cfg Config, ev Events) (*Cluster, error) {
 		signal: make(chan struct{}, 1), first: make(chan struct{}), strangers: make(chan string, 1),
 		peers: make(map[string]*peer), gone: make(map[string]*peer), lost: make(map[string]lostMember),
 		forgotten: make(map[string]goneProcess), warned: make(map[string]time.Time),
-		absent: make(map[netip.AddrPort]bool), began: time.Now(),
+		settled: make(map[netip.AddrPort]bool), began: time.Now(),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.snap.Store(&snapshot{view: &View{Self: cfg.Name}})

@@ -15,9 +15,13 @@ import (
 )
 
 const (
-	// rejoinEvery is how often missing seeds and lost members are tried, with as much again of
-	// jitter, so that a split heals well within a minute and nodes do not move in step.
-	rejoinEvery = 3 * time.Second
+	// rejoinEvery is how often missing seeds are tried, with half as much again of jitter, so that nodes do not move in
+	// step. Who starts leaves the members of a cluster several tries to find it; see aloneWait.
+	rejoinEvery = time.Second
+	// lostSoonest is how often a member is tried that has just been lost, so that a split heals well within a minute.
+	lostSoonest = 3 * time.Second
+	// compareEvery is after how many of these rounds a node compares views with some member.
+	compareEvery = 3
 	// lookupEvery is how often the names in Config.Join are looked up when nobody is missing.
 	lookupEvery = 30 * time.Second
 	// contactsAtOnce bounds one round; the rest has its turn in the next ones.
@@ -112,7 +116,7 @@ func (c *Cluster) contactFirst(ctx context.Context, addrs []netip.AddrPort) erro
 // contact exchanges states with whoever is at an address.
 func (c *Cluster) contact(a netip.AddrPort) error {
 	_, err := c.ml.Join([]string{a.String()})
-	c.noteAbsent(a, err)
+	c.noteContact(a, err)
 	if err == nil {
 		if c.processAt(a) == nil && c.ownAlias(a) {
 			c.rejoin.mu.Lock()
@@ -139,24 +143,32 @@ func (c *Cluster) ownAlias(a netip.AddrPort) bool {
 	return err == nil
 }
 
-// aloneWait is how long a process that nobody answers leaves a cluster that may be there to find it.
-const aloneWait = 2*rejoinEvery + 2*time.Second
+// aloneWait is how long a process leaves a cluster that may be there to find it.
+const aloneWait = 4 * time.Second
 
-// noteAbsent remembers of an address whether nobody listens there: memberlist gives only the text of the error.
-func (c *Cluster) noteAbsent(a netip.AddrPort, err error) {
+// noteContact remembers of an address whether it is known what is there: memberlist gives only the text of the error.
+func (c *Cluster) noteContact(a netip.AddrPort, err error) {
 	c.mu.Lock()
-	c.absent[a] = err != nil && strings.Contains(err.Error(), syscall.ECONNREFUSED.Error())
+	c.settled[a] = err == nil || strings.Contains(err.Error(), syscall.ECONNREFUSED.Error())
 	c.mu.Unlock()
 	c.poke()
 }
 
 // unsure says whether a cluster may be there that this process has not found. Called with mu held.
+//
+// To meet others that have just started is not enough: they may all be seeds that were restarted while the rest of the cluster
+// lives on, which none of them knows.
 func (c *Cluster) unsure(now time.Time) bool {
 	age := now.Sub(c.began)
-	if c.met || len(c.seeds) == 0 || age >= c.cfg.Grace {
+	if c.meta.Sure || len(c.seeds) == 0 || age >= c.cfg.Grace {
 		return false
 	}
-	if c.unresolved || slices.ContainsFunc(c.joined, func(a netip.AddrPort) bool { return !c.absent[a] }) {
+	for _, p := range c.peers {
+		if p.meta.Sure && !p.left {
+			return false
+		}
+	}
+	if c.unresolved || slices.ContainsFunc(c.joined, func(a netip.AddrPort) bool { return !c.settled[a] }) {
 		return true
 	}
 	return (len(c.joined) > 0 || c.nameless) && age < aloneWait
@@ -262,8 +274,8 @@ func (c *Cluster) expected(s *snapshot) int {
 // rejoinLoop looks for members that are missing for as long as the node runs. memberlist does not:
 // it forgets a dead node after half a minute, and a split that lasts longer would be for ever.
 func (c *Cluster) rejoinLoop() {
-	for {
-		timer := time.NewTimer(rejoinEvery + rand.N(rejoinEvery))
+	for round := 1; ; round++ {
+		timer := time.NewTimer(rejoinEvery + rand.N(rejoinEvery/2))
 		select {
 		case <-timer.C:
 		case <-c.ctx.Done():
@@ -277,38 +289,41 @@ func (c *Cluster) rejoinLoop() {
 			return
 		}
 		c.rejoinRound()
-		c.compare()
-		c.sweep()
+		if round%compareEvery == 0 {
+			c.compare()
+			c.sweep()
+		}
 	}
 }
 
-// rejoinRound contacts some of those that are missing and waits for the outcome.
+// rejoinRound contacts some of those that are missing, and does not wait for the outcome.
 func (c *Cluster) rejoinRound() {
 	missing := c.missing(time.Now())
 	if since := time.Since(c.rejoin.looked); len(c.seeds) > 0 && (since > lookupEvery || len(missing) > 0 && since > lookupEvery/3) {
 		_ = c.lookup(c.ctx)
 		missing = c.missing(time.Now())
 	}
-	missing = missing[:min(len(missing), contactsAtOnce)]
-	reached := make([]bool, len(missing))
-	var wg sync.WaitGroup
-	for i, m := range missing {
-		wg.Add(1)
-		if !c.spawn(func() {
-			defer wg.Done()
-			reached[i] = c.rejoinOne(m.addr)
-		}) {
-			wg.Done()
-		}
+	for _, m := range missing[:min(len(missing), contactsAtOnce)] {
+		// Each by itself: one that does not answer must not keep the others waiting.
+		c.rejoin.due(m.addr, tryTimeout)
+		c.spawn(func() {
+			wait := m.wait
+			if c.rejoinOne(m.addr) {
+				wait = max(wait, aliasEvery) // a member of that address is no longer missing; else it is an alias
+			}
+			c.rejoin.due(m.addr, wait)
+		})
 	}
-	wg.Wait()
-	now := time.Now()
-	for i, m := range missing {
-		if reached[i] {
-			m.wait = max(m.wait, aliasEvery) // a member of that address is no longer missing; else it is an alias
-		}
-		c.rejoin.next[m.addr] = now.Add(m.wait)
-	}
+}
+
+// tryTimeout is longer than any try of an address takes: until then there is no other one.
+const tryTimeout = time.Minute
+
+// due sets when an address is tried next.
+func (r *rejoin) due(a netip.AddrPort, after time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next[a] = time.Now().Add(after)
 }
 
 func (c *Cluster) rejoinOne(a netip.AddrPort) bool {
@@ -351,13 +366,20 @@ func (c *Cluster) missing(now time.Time) []target {
 	for _, a := range c.rejoin.addrs {
 		want[a] = rejoinEvery
 	}
+	self := make(map[netip.AddrPort]bool)
+	for a := range want {
+		self[a] = c.isSelf(a)
+	}
 	var ts []target
+	c.rejoin.mu.Lock()
+	defer c.rejoin.mu.Unlock()
+	was := c.rejoin.next
 	next := make(map[netip.AddrPort]time.Time, len(want))
 	for a, wait := range want {
-		if held[a] || c.isSelf(a) {
+		if held[a] || self[a] {
 			continue // and its next try, should it go missing, is at once
 		}
-		due := c.rejoin.next[a]
+		due := was[a]
 		next[a] = due
 		if !now.Before(due) {
 			ts = append(ts, target{a, wait, due})
@@ -371,7 +393,7 @@ func (c *Cluster) missing(now time.Time) []target {
 // lostWait is the time between tries of a member that failed this long ago: a twentieth of it, so
 // that a split heals within a fraction of its own length, and dead addresses cost little.
 func lostWait(age time.Duration) time.Duration {
-	return min(max(age/20, rejoinEvery), lostEvery)
+	return min(max(age/20, lostSoonest), lostEvery)
 }
 
 // sweep forgets answers that nobody will ask for again, and what left long ago.

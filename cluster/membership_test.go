@@ -305,3 +305,69 @@ func TestForgottenBeforeItIsLost(t *testing.T) {
 		}
 	})
 }
+
+// A process that starts is unsure until it knows whether there is a cluster which counts without it.
+func TestWhoStartsIsUnsureUntilItKnows(t *testing.T) {
+	sure := func(n *node) func() bool { return func() bool { return !n.View().Unsure } }
+	t.Run("a cluster answers", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, w *world) {
+			begin := time.Now()
+			w.three()
+			if took := time.Since(begin); took < 3*time.Second {
+				t.Errorf("sure after %v, before a cluster could have found them", took)
+			}
+			n4 := w.start(4, w.config("n4"))
+			if took := w.within(time.Second, "who joins it is sure", sure(n4)); took > 100*time.Millisecond {
+				t.Errorf("who joins was sure after %v", took)
+			}
+		})
+	})
+	t.Run("seeds restart together", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, w *world) {
+			n1, n2, n3 := w.three()
+			n4 := w.start(4, w.config("n4"))
+			w.within(10*time.Second, "four members", func() bool { return alive("n1 n2 n3 n4", n1, n2, n3, n4) && sure(n4)() })
+			for _, n := range []*node{n1, n2, n3} {
+				w.crash(n)
+			}
+			time.Sleep(30 * time.Second)
+			n1, n2, n3 = w.start(1, w.config("n1")), w.start(2, w.config("n2")), w.start(3, w.config("n3"))
+			for _, n := range []*node{n1, n2, n3} {
+				w.within(10*time.Second, "sure", sure(n))
+				if _, ok := n.View().Member("n4"); !ok {
+					t.Errorf("%s is sure and does not know of the member that went on", n.View().Self)
+				}
+			}
+		})
+	})
+	t.Run("seeds do not answer", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, w *world) {
+			w.three()
+			w.net.Isolate(at(4))
+			n4 := w.start(4, w.config("n4"))
+			time.Sleep(n4.cfg.Grace - 10*time.Second)
+			if sure(n4)() {
+				t.Error("sure though its seeds may be there, out of reach")
+			}
+			w.within(15*time.Second, "sure when nobody counts on what was before", sure(n4))
+		})
+	})
+	t.Run("nobody listens", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, w *world) {
+			n1 := w.start(1, w.config("n1"))
+			if sure(n1)() {
+				t.Error("sure at once")
+			}
+			if took := w.within(5*time.Second, "sure", sure(n1)); took < 3*time.Second {
+				t.Errorf("sure after %v", took)
+			}
+		})
+	})
+	t.Run("no seeds", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, w *world) {
+			if n := w.start(1, Config{Name: "n1"}); !sure(n)() {
+				t.Error("unsure though nobody else is named")
+			}
+		})
+	})
+}

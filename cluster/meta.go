@@ -69,6 +69,8 @@ type meta struct {
 	Sync        time.Duration
 	Settle      time.Duration
 	Grace       time.Duration
+
+	Sure bool // knows whether there is a cluster; see View.Unsure
 }
 
 // marshal writes structs as arrays of their fields, which is short; decoding takes either form.

@@ -242,7 +242,7 @@ func (d *delegate) NotifyLeave(n *memberlist.Node) {
 // Called with Cluster.mu held.
 func (p *peer) update(m meta) {
 	m.State, m.Claim = max(m.State, p.meta.State), max(m.Claim, p.meta.Claim)
-	m.Incarnation = max(m.Incarnation, p.meta.Incarnation)
+	m.Incarnation, m.Sure = max(m.Incarnation, p.meta.Incarnation), m.Sure || p.meta.Sure
 	p.meta = m
 	p.left = p.left || m.State == leaving
 	for inc := p.inc.Load(); m.Incarnation > inc && !p.inc.CompareAndSwap(inc, m.Incarnation); inc = p.inc.Load() {
@@ -286,7 +286,6 @@ func (c *Cluster) alive(n *memberlist.Node) {
 		}
 	}
 	p.update(m)
-	c.met = true
 	c.poke()
 }
 

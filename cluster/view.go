@@ -42,9 +42,9 @@ type View struct {
 	// Expect is the number of distinct addresses that Config.Join resolves to, plus one if this
 	// node's own is not among them; 0 without Join. A look-up that fails leaves it as it was.
 	Expect int
-	// Unsure: this process has met no other yet although Config.Join names some, so it cannot know whether a cluster is there that
-	// counts without it. It ends with the first that is met; where every seed refuses the connection, eight seconds after the
-	// start, in which the members of a cluster would have tried it, since they look for their seeds too; and otherwise after Grace.
+	// Unsure: Config.Join names others, and this process has met none that knows whether there is a cluster which counts without it. It
+	// ends with the first such member that is met; four seconds after the start, in which the members of a cluster would have found
+	// it, since they look for their seeds too; but where a seed does not answer at all, only after Grace.
 	Unsure bool
 	// Settle and Grace are the longest of all members'.
 	Settle time.Duration
@@ -217,7 +217,9 @@ func (c *Cluster) boundLost(now time.Time) {
 // fill writes members, lost and what is agreed into v. Called with mu held.
 func (c *Cluster) fill(v *View, s *snapshot) {
 	v.Expect = c.expected(s)
-	v.Unsure = c.unsure(time.Now())
+	if v.Unsure = c.unsure(time.Now()); !v.Unsure && !c.meta.Sure && c.ready.Load() {
+		c.spawn(func() { c.setMeta(func(m *meta) { m.Sure = true }) })
+	}
 	v.Members = append(v.Members, c.meta.member(c.cfg.Name, c.addr.String()))
 	for name, p := range s.byName {
 		m := p.meta.member(name, p.addr.String())
