@@ -23,6 +23,8 @@ var (
 	ErrLimit = hybrid.ErrSpec
 	// ErrUnknownLimit: there is no limit of this name.
 	ErrUnknownLimit = errors.New("jatah: unknown limit")
+	// ErrUnknownPlan: the limit has no plan of this name.
+	ErrUnknownPlan = errors.New("jatah: unknown plan")
 	// ErrNegativeCost: a cost, refund or charge is below zero.
 	ErrNegativeCost = hybrid.ErrNegativeCost
 	// ErrKeyEmpty: the key is the empty string.

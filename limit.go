@@ -120,7 +120,30 @@ type Limit struct {
 	BurstThreshold Rate          // BurstAverage
 	BurstTime      time.Duration // BurstAverage: over how long the average is taken
 
+	// Plans are other amounts under the same name: free, pro. A caller names one with Limiter.Plan. A key has the plan of its last request;
+	// what it used stays used when that changes.
+	Plans map[string]Plan
+	// Overrides are for keys that have other amounts whatever plan a caller names.
+	Overrides []Override
+
 	MaxLog int // SlidingLog: requests remembered per key, before neighbours are merged; 0: 1024
+}
+
+// Plan is the amounts of one plan: the fields mean what they mean in Limit, whose algorithm, mode and fallback hold.
+type Plan struct {
+	Rate  Rate
+	Rates []Rate
+	Burst int64
+}
+
+// Override gives some keys a plan or amounts of their own. A key of its own counts before a prefix, a longer prefix before a shorter.
+type Override struct {
+	Key    string // this key; or else
+	Prefix string // all keys that begin so
+	Plan   string // the name of one of Plans, "" with amounts below: those; "" without: the limit's own
+	Rate   Rate
+	Rates  []Rate
+	Burst  int64
 }
 
 // Equal says whether two definitions mean the same field by field.
@@ -158,7 +181,56 @@ func (l Limit) spec() (hybrid.Spec, error) {
 	if s.Burst == 0 {
 		s.Burst = s.Rate.Count
 	}
+	if err := l.addPlans(&s); err != nil {
+		return s, err
+	}
 	return s, s.Validate()
+}
+
+var planName = regexp.MustCompile(`^[A-Za-z0-9_.\-]{1,64}$`)
+
+// addPlans compiles plans and overrides. One that has amounts of its own becomes a plan, with a name that none can have.
+func (l Limit) addPlans(s *hybrid.Spec) error {
+	plans := make(map[string]Plan)
+	for name, p := range l.Plans {
+		if !planName.MatchString(name) {
+			return fmt.Errorf("%w %q: the plan name %.80q must be 1 to 64 characters out of letters, digits and _.-", ErrLimit, l.Name, name)
+		}
+		plans[name] = p
+	}
+	for _, o := range l.Overrides {
+		h := hybrid.Override{Key: o.Key, Plan: o.Plan}
+		switch {
+		case (o.Key == "") == (o.Prefix == ""):
+			return fmt.Errorf("%w %q: an override is for a key or for a prefix; give one of them", ErrLimit, l.Name)
+		case o.Prefix != "":
+			h.Key, h.Prefix = o.Prefix, true
+		}
+		if slices.ContainsFunc(s.Overrides, func(x hybrid.Override) bool { return x.Key == h.Key && x.Prefix == h.Prefix }) {
+			return fmt.Errorf("%w %q: two overrides for %q", ErrLimit, l.Name, h.Key)
+		}
+		if p := (Plan{o.Rate, o.Rates, o.Burst}); !reflect.DeepEqual(p, Plan{}) {
+			if o.Plan != "" {
+				return fmt.Errorf("%w %q: the override for %q has a plan and amounts; give one of them", ErrLimit, l.Name, h.Key)
+			}
+			h.Plan = h.Own()
+			plans[h.Plan] = p
+		}
+		s.Overrides = append(s.Overrides, h)
+	}
+	for name, p := range plans {
+		one := l
+		one.Rate, one.Rates, one.Burst, one.Plans, one.Overrides = p.Rate, p.Rates, p.Burst, nil, nil
+		x, err := one.spec()
+		if err != nil {
+			return fmt.Errorf("plan %q: %w", name, err)
+		}
+		if s.Plans == nil {
+			s.Plans = make(map[string]hybrid.Amounts)
+		}
+		s.Plans[name] = hybrid.Amounts{Rate: x.Rate, Burst: x.Burst, Rule: x.Rule}
+	}
+	return nil
 }
 
 // rule is nil for one token bucket, which has arithmetic of its own.
@@ -171,7 +243,8 @@ func (l Limit) rule() *bucket.Spec {
 	if len(r.Rates) == 0 {
 		r.Rates = []Rate{l.Rate}
 	}
-	if plain := (Limit{Name: l.Name, Rate: l.Rate, Rates: l.Rates, Burst: l.Burst, Algorithm: l.Algorithm, Mode: l.Mode, Overshoot: l.Overshoot, Fallback: l.Fallback, DryRun: l.DryRun}); r.Algorithm == TokenBucket && len(l.Rates) == 0 && l.Equal(plain) {
+	plain := bucket.Spec{Algorithm: TokenBucket, Rates: r.Rates, Burst: r.Burst}
+	if len(r.Rates) == 1 && reflect.DeepEqual(r, plain) {
 		return nil
 	}
 	return &r
@@ -187,6 +260,29 @@ func limitOf(s hybrid.Spec) Limit {
 		}
 		l.Calendar, l.Timezone, l.Queue, l.MaxWait, l.MaxLog = r.Calendar, r.Timezone, r.Queue, r.MaxWait, r.MaxLog
 		l.BurstRate, l.BurstThreshold, l.BurstTime = r.BurstRate, r.BurstThreshold, r.BurstTime
+	}
+	plan := func(a hybrid.Amounts) Plan {
+		p := limitOf(hybrid.Spec{Rate: a.Rate, Burst: a.Burst, Rule: a.Rule})
+		return Plan{p.Rate, p.Rates, p.Burst}
+	}
+	for name, a := range s.Plans {
+		if planName.MatchString(name) {
+			if l.Plans == nil {
+				l.Plans = make(map[string]Plan)
+			}
+			l.Plans[name] = plan(a)
+		}
+	}
+	for _, h := range s.Overrides {
+		o := Override{Key: h.Key, Plan: h.Plan}
+		if h.Prefix {
+			o.Key, o.Prefix = "", h.Key
+		}
+		if h.Plan == h.Own() {
+			p := plan(s.Plans[h.Plan])
+			o.Plan, o.Rate, o.Rates, o.Burst = "", p.Rate, p.Rates, p.Burst
+		}
+		l.Overrides = append(l.Overrides, o)
 	}
 	return l
 }

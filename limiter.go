@@ -2,6 +2,7 @@ package jatah
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jatah-io/jatah/bucket"
 	"github.com/jatah-io/jatah/hybrid"
@@ -26,6 +27,15 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) Decision {
 		return l.bad(err)
 	}
 	return l.l.Take(ctx, key, cost)
+}
+
+// Plan is the limit as it is for those who have one of its Plans; "" is the limit itself. It stays valid while the definition changes: of a
+// plan that no longer exists it has the limit's own amounts. The error wraps ErrUnknownPlan.
+func (l *Limiter) Plan(name string) (*Limiter, error) {
+	if p, ok := l.l.Plan(name); ok && (name == "" || planName.MatchString(name)) {
+		return &Limiter{p}, nil
+	}
+	return nil, fmt.Errorf("%w: limit %q has no plan %.80q", ErrUnknownPlan, l.l.Spec().Name, name)
 }
 
 func (l *Limiter) bad(err error) Decision {
@@ -70,6 +80,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 type Request struct {
 	Limit, Key string
 	Cost       int64
+	Plan       string // "": none is named
 }
 
 // Batch decides independent requests, in their order, and waits for all owners at once. An unknown limit is told
@@ -88,10 +99,15 @@ func (n *Node) Batch(ctx context.Context, reqs []Request) []Decision {
 			ds[i] = Decision{RetryAfter: bucket.Never, Err: ErrUnknownLimit}
 			continue
 		}
-		if err := checkKey(r.Key); err != nil {
+		h, err := (&Limiter{l}).Plan(r.Plan)
+		if err == nil {
+			err = checkKey(r.Key)
+		}
+		if err != nil {
 			ds[i] = (&Limiter{l}).bad(err)
 			continue
 		}
+		l = h.l
 		d, p := l.Begin(r.Key, r.Cost)
 		if p == nil {
 			ds[i] = d

@@ -51,6 +51,7 @@ type Params struct {
 	exact bool
 	burst int64
 	rate  Rate
+	used  bool // see KeepUsed
 }
 
 // NewParams compiles a rate and a burst in tokens. The burst must be between 1 and MaxBurst and
@@ -234,10 +235,25 @@ func (p *Params) units(n int64) uint64 {
 	return lo
 }
 
+// KeepUsed returns Params that are the same but in one thing: a bucket that is converted to them keeps what was used instead of what
+// is left. A larger burst gives the difference at once, a smaller one may leave a debt: for plans, between which a key moves to and fro.
+func (p *Params) KeepUsed() *Params {
+	c := *p
+	c.used = true
+	return &c
+}
+
 // adopt converts what is missing from a full bucket of old, in its units, into what is missing from
 // one of p: the tokens stay, rounded down, but are cut to p's burst. What is missing beyond a burst
 // is debt, and stays too.
 func (p *Params) adopt(missing uint64, old *Params) uint64 {
+	if p.used {
+		m, rem := scale(missing, p.unit, old.unit)
+		if rem > 0 {
+			m = add(m, 1)
+		}
+		return m
+	}
 	if missing <= old.full {
 		level, _ := scale(old.full-missing, p.unit, old.unit)
 		return p.full - min(level, p.full)

@@ -19,9 +19,10 @@ type account struct {
 	reset   atomic.Int64            // ns from then until the key is as new, where the rule is not one token bucket
 	refusal atomic.Pointer[refusal] // a denial that stands
 	denied  atomic.Int64            // tokens refused locally since the last report
+	as      atomic.Pointer[Limit]   // limit below, for who does not hold the lock
 
 	// Everything below is under the engine's lock.
-	limit *Limit
+	limit *Limit // or the plan of it that holds for the key
 	key   string
 	hash  uint64
 	part  int
@@ -187,7 +188,7 @@ func (e *Engine) bind(a *account) {
 func (a *account) report(now int64) report {
 	k := a.counters()
 	a.sent, a.sentAt = k, now
-	m := report{limit: a.limit.spec.Name, key: a.key, gen: a.gen, was: a.was, g: a.g, c: k.c, r: k.r, u: k.u, denied: a.denied.Swap(0)}
+	m := report{limit: a.limit.spec.Name, plan: a.limit.plan, key: a.key, gen: a.gen, was: a.was, g: a.g, c: k.c, r: k.r, u: k.u, denied: a.denied.Swap(0)}
 	if a.ask != nil {
 		var want int64
 		for _, w := range a.ask.waiters {

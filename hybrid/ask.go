@@ -141,7 +141,7 @@ func (e *Engine) serve(a *account, g *grant, now int64) {
 		}
 		e.stats.askTime(now - k.started)
 		a.denied.Add(w.cost)
-		w.done <- a.denial(w.cost, retry, SourceOwner, now)
+		w.done <- a.denial(a.limit, w.cost, retry, SourceOwner, now)
 		k.waiters = k.waiters[1:]
 	}
 	if len(k.waiters) == 0 {

@@ -18,6 +18,9 @@ func (e *Engine) begin(now int64, l *Limit, key string, cost int64) (Decision, *
 		return e.look(l, key, cost, now)
 	}
 	a, err := e.account(l, key)
+	if err == nil && a.limit != l {
+		e.replan(a, l)
+	}
 	if err != nil {
 		return Decision{Mode: l.spec.Mode, Err: err, RetryAfter: e.cfg.Tick}, nil
 	}
@@ -140,6 +143,7 @@ func (e *Engine) account(l *Limit, key string) (*account, error) {
 	}
 	hash := e.hash(l, key)
 	a := &account{limit: l, key: key, hash: hash, part: e.partOf(hash), index: len(e.accounts)}
+	a.as.Store(l)
 	e.accounts = append(e.accounts, a)
 	e.gen++
 	a.gen = e.gen
@@ -157,13 +161,14 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 	if !ok {
 		return &grant{gen: m.gen, flags: grantNoLimit}
 	}
+	l = l.planOf(m.plan, m.key)
 	hash := e.hash(l, m.key)
 	p := e.parts[e.partOf(hash)]
 	if !p.owned {
 		return nil
 	}
 	e.settleShares(p, now)
-	if m.g == 0 && m.c == 0 && m.u == 0 && m.want == 0 && m.was.number == 0 && p.ledgers[ledgerKey{l, m.key}] == nil {
+	if m.g == 0 && m.c == 0 && m.u == 0 && m.want == 0 && m.was.number == 0 && p.ledgers[ledgerKey{l.root, m.key}] == nil {
 		x := e.peekLedger(p, l, m.key, hash, now) // a look stores nothing
 		g := e.grantOf(p, x, &entry{gen: m.gen}, 0, now)
 		return &g
@@ -172,6 +177,9 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 	if x == nil {
 		e.stats.overflows.Add(1)
 		return &grant{gen: m.gen, rate: 1e9 / float64(e.tick), flags: grantContended | grantRefused}
+	}
+	if x.limit != l && x.requested(from.name, inc, m) { // the plan of the last request holds, not that of some node which still has credit
+		p.retune(x, l, now)
 	}
 	p.refill(x, now)
 	had := x.returned(from.name, inc, m.gen)
@@ -193,6 +201,12 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 	}
 	g := e.grantOf(p, x, n, flags, now)
 	return &g
+}
+
+// requested says that a report tells of requests, and not only of credit that is held.
+func (l *ledger) requested(lender string, inc uint64, m *report) bool {
+	x := l.find(lender)
+	return m.want > 0 || m.denied > 0 || x != nil && x.inc == inc && x.gen == m.gen && m.c > x.c
 }
 
 // grantOf is what a lender is told of its entry and of the key.
@@ -272,7 +286,7 @@ func (e *Engine) hash(l *Limit, key string) uint64 { return e.ringHash(l.def.Loa
 
 // ledger finds or makes the ledger of a key; nil: there is no room for a new one.
 func (e *Engine) ledger(p *partition, l *Limit, key string, hash uint64, now int64) *ledger {
-	k := ledgerKey{l, key}
+	k := ledgerKey{l.root, key}
 	if x := p.ledgers[k]; x != nil {
 		return x
 	}
@@ -290,7 +304,7 @@ func (e *Engine) ledger(p *partition, l *Limit, key string, hash uint64, now int
 
 // peekLedger is the key's ledger at now, or what it would start from; it is not stored.
 func (e *Engine) peekLedger(p *partition, l *Limit, key string, hash uint64, now int64) *ledger {
-	if x := p.ledgers[ledgerKey{l, key}]; x != nil {
+	if x := p.ledgers[ledgerKey{l.root, key}]; x != nil {
 		p.refill(x, now)
 		return x
 	}
@@ -311,14 +325,17 @@ func (l *ledger) growth(p *partition) float64 {
 	return l.limit.perNs * p.era().fraction
 }
 
+// eachLedger goes through the ledgers of a limit and of its plans.
 func (e *Engine) eachLedger(p *partition, l *Limit, f func(*ledger)) {
 	for k, x := range p.ledgers {
 		if k.limit == l {
 			f(x)
 		}
 	}
-	if b := p.bases[l]; b != nil {
-		f(b)
+	for v, b := range p.bases {
+		if v.root == l {
+			f(b)
+		}
 	}
 }
 

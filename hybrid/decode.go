@@ -75,7 +75,7 @@ func decode(b []byte) (*message, error) {
 		m.loan = r.loan()
 	}
 	if flags&hasReports != 0 {
-		m.reports = make([]report, r.list(10))
+		m.reports = make([]report, r.list(11))
 		for i := range m.reports {
 			m.reports[i] = r.report()
 		}
@@ -126,7 +126,7 @@ func (r *reader) loan() *loan {
 }
 
 func (r *reader) report() report {
-	x := report{limit: r.s(), key: r.s(), gen: r.u()}
+	x := report{limit: r.s(), plan: r.s(), key: r.s(), gen: r.u()}
 	for _, v := range [...]*int64{&x.g, &x.c, &x.r, &x.u, &x.denied, &x.want, &x.least} {
 		if *v = r.i(); *v < 0 && r.err == nil {
 			r.err = errors.New("a negative counter")
@@ -172,10 +172,10 @@ func (r *reader) grant() grant {
 }
 
 func (r *reader) copies() []copyOf {
-	cs := make([]copyOf, r.list(10))
+	cs := make([]copyOf, r.list(11))
 	for i := range cs {
 		part := r.u()
-		c := copyOf{part: int(min(part, 1<<20)), limit: r.s(), key: r.s()}
+		c := copyOf{part: int(min(part, 1<<20)), limit: r.s(), plan: r.s(), key: r.s()}
 		flags := r.u()
 		c.base, c.full = flags&1 != 0, flags&2 != 0
 		c.bal, c.brought, c.cap, c.out = r.f(), r.f(), r.f(), r.f()

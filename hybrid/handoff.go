@@ -149,6 +149,17 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 		p.told, p.fresh, p.bringing = true, false, false
 	}
 	e.disown(p, h.inc, now)
+	had := 0.0
+	for i := range h.copies { // the shares follow what is handed over here
+		if c := &h.copies[i]; c.part == p.id && c.base {
+			if l, ok := e.limits.Load(c.limit); ok && l.copied(c).alg != nil {
+				had = max(had, c.cap/float64(max(1, l.copied(c).spec.Burst)))
+			}
+		}
+	}
+	if p.away = max(0, min(1, had)-p.era().fraction); p.away > 0 {
+		p.since = now
+	}
 	if h.since == e.inc {
 		e.repay(p, h, now)
 		p.handed[h.inc] = h.epoch
@@ -165,11 +176,12 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 			continue
 		}
 		if c.base {
-			if !fresh {
-				base[l] = c
+			if v, ok := l.Plan(c.key); ok && !fresh {
+				base[v] = c
 			}
 			continue
 		}
+		l = l.planOf(c.plan, c.key)
 		if x := e.ledger(p, l, c.key, e.hash(l, c.key), now); x != nil {
 			named[x] = true
 			e.inherit(p, x, c, now)
@@ -179,7 +191,7 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 		b := p.base(l)
 		e.inherit(p, b, c, now)
 		for k, x := range p.ledgers {
-			if k.limit == l && !named[x] {
+			if k.limit == l.root && x.limit == l && !named[x] {
 				e.inherit(p, x, c, now)
 			}
 		}
@@ -198,6 +210,7 @@ func (e *Engine) repay(p *partition, h *handOff, now int64) {
 		if c.part != p.id || c.base || !ok || c.bal >= c.brought {
 			continue
 		}
+		l = l.planOf(c.plan, c.key)
 		if x := e.ledger(p, l, c.key, e.hash(l, c.key), now); x != nil {
 			p.refill(x, now)
 			x.spend(c.brought - c.bal)
@@ -342,9 +355,11 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 		return cmp.Or(cmp.Compare(a.limit, b.limit), cmp.Compare(a.key, b.key))
 	})
 	e.limits.Range(func(_ string, l *Limit) bool {
-		c := e.copyOf(p, p.base(l), now)
-		c.base, c.full = true, false
-		copies = append(copies, c)
+		for _, v := range l.all() {
+			c := e.copyOf(p, p.base(v), now)
+			c.base, c.full, c.key = true, false, v.plan
+			copies = append(copies, c)
+		}
 		return true
 	})
 	return copies
@@ -352,7 +367,7 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 
 func (e *Engine) copyOf(p *partition, x *ledger, now int64) copyOf {
 	p.refill(x, now)
-	c := copyOf{part: p.id, limit: x.limit.spec.Name, key: x.key, full: p.isFull(x, now),
+	c := copyOf{part: p.id, limit: x.limit.spec.Name, plan: x.limit.plan, key: x.key, full: p.isFull(x, now),
 		bal: bound(p.level(x, now)), brought: bound(x.brought), cap: bound(x.cap), out: bound(x.outstanding())}
 	if x.m != nil {
 		c.cap, c.brought = bound(p.most(x)), bound(max(0, c.bal+x.spent))

@@ -128,7 +128,7 @@ func (e *Engine) borrow(from *peer, m *message, now int64) {
 		}
 		for _, f := range l.formers {
 			if f.parts.has(i) && f.inc != e.inc {
-				s.former(f, now)
+				s.former(f, p.handed[f.inc] >= f.epoch, now)
 			}
 		}
 		s.formers = slices.DeleteFunc(s.formers, func(f formerShare) bool { return f.until <= now })
@@ -144,7 +144,8 @@ func (e *Engine) borrow(from *peer, m *message, now int64) {
 }
 
 // former notes that the share is lent to a former owner as well, for as long as is left.
-func (s *share) former(f former, now int64) {
+func (s *share) former(f former, handed bool, now int64) {
+	s.foreign = s.foreign || !handed
 	for i := range s.formers {
 		if o := &s.formers[i]; o.inc == f.inc && o.epoch >= f.epoch {
 			o.until = max(o.until, now+f.left)

@@ -17,17 +17,21 @@ import (
 // goroutines; must not be copied.
 type Limit struct {
 	e        *Engine
-	spec     Spec // changed only with all of Engine.mu; read through def on the way without it
+	root     *Limit                     // of a plan: the limit it belongs to; else itself
+	plan     string                     // "": the limit itself
+	plans    *atomic.Pointer[planTable] // nil: neither plans nor overrides
+	whole    atomic.Pointer[splitShare] // where this node is alone and there are plans
+	spec     Spec                       // changed only with all of Engine.mu; read through def on the way without it
 	perNs    float64
 	def      atomic.Pointer[Spec]
 	accounts *xsync.Map[string, *account]
-	buckets  *bucket.Table                     // alone and split: the bare bucket
-	alg      *bucket.Algorithm                 // nil: a token bucket; changed only with all of Engine.mu
-	meters   atomic.Pointer[bucket.MeterTable] // alone and split, where it is another rule
+	buckets  *bucket.Table                      // alone and split: the bare bucket
+	alg      *bucket.Algorithm                  // nil: a token bucket; changed only with all of Engine.mu
+	meters   *atomic.Pointer[bucket.MeterTable] // alone and split, where it is another rule
 	split    atomic.Pointer[splitShare]
 	counts   [2][Sources]*xsync.Counter // decisions: denied, allowed
 	dryRun   *xsync.Counter
-	gone     atomic.Bool
+	gone     *atomic.Bool
 	warned   atomic.Bool // that an owner does not know the limit
 }
 
@@ -59,12 +63,12 @@ func (s Spec) Validate() error {
 		case alg.DenyAll() != (s.Rate.Count == 0) || !alg.DenyAll() && (s.Rate != s.Rule.Rates[0] || s.Burst != alg.Limit()):
 			return bad("rate and burst are %v and %d; they must be the rule's first rate and its capacity %d", s.Rate, s.Burst, alg.Limit())
 		}
-		return nil
+		return s.validatePlans()
 	}
 	if _, err := bucket.NewParams(s.Rate, s.Burst); err != nil {
 		return bad("%v", err)
 	}
-	return nil
+	return s.validatePlans()
 }
 
 // maxBurst leaves room for debts and sums in whole tokens that a float64 holds exactly.
@@ -75,77 +79,74 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	if s.queues() && s.Mode == Hybrid {
-		s.Mode = Strict // departures are in the order of arrival, which only the owner knows
-	}
-	params, err := s.params()
+	own, plans, err := compilePlans(s)
 	if err != nil {
-		return nil, fmt.Errorf("%w %q: %w", ErrSpec, s.Name, err)
-	}
-	alg, err := s.compile()
-	if err != nil {
-		return nil, fmt.Errorf("%w %q: %w", ErrSpec, s.Name, err)
+		return nil, err
 	}
 	e.mu.Lock()
 	defer e.unlock()
 	now := e.now()
-	perNs := 0.0
-	if s.Rate.Per > 0 {
-		perNs = float64(s.Rate.Count) / float64(s.Rate.Per)
-	}
 	l, ok := e.limits.Load(s.Name)
 	if !ok {
-		l = &Limit{e: e, accounts: xsync.NewMap[string, *account](), buckets: bucket.NewTable(params, e.cfg.MaxKeys), dryRun: xsync.NewCounter()}
+		l = &Limit{e: e, accounts: xsync.NewMap[string, *account](), buckets: bucket.NewTable(own.params, e.cfg.MaxKeys), dryRun: xsync.NewCounter(),
+			meters: &atomic.Pointer[bucket.MeterTable]{}, plans: &atomic.Pointer[planTable]{}, gone: &atomic.Bool{}}
+		l.root = l
 		for i := range l.counts {
 			for j := range l.counts[i] {
 				l.counts[i][j] = xsync.NewCounter()
 			}
 		}
-		l.spec, l.perNs, l.alg = s, perNs, alg
-		l.def.Store(&s)
+		all, next := l.family(own, plans)
+		for _, v := range all {
+			v.become(next[v], len(all) > 1)
+		}
 		l.newTable(now)
+		l.publish(all)
 		e.limits.Store(s.Name, l)
 		return l, nil
 	}
-	if reflect.DeepEqual(l.spec, s) {
+	if reflect.DeepEqual(l.spec, own.spec) {
 		return l, nil
 	}
-	e.redefine(l, s, perNs, params, alg, now)
+	e.redefine(l, own, plans, now)
 	return l, nil
 }
 
-// redefine changes a limit: tokens that are there stay, down to a lower burst; a raised burst gives none.
-func (e *Engine) redefine(l *Limit, s Spec, perNs float64, params *bucket.Params, alg *bucket.Algorithm, now int64) {
-	var all []*ledger
-	for _, p := range e.parts {
-		if !p.owned {
-			continue
+// redefine changes a limit: tokens that are there stay, down to a lower burst; a raised burst gives none. In windows what was
+// used stays used.
+func (e *Engine) redefine(l *Limit, own compiled, plans map[string]compiled, now int64) {
+	all, next := l.family(own, plans)
+	each := func(f func(p *partition, x *ledger)) {
+		for _, p := range e.parts {
+			if p.owned {
+				e.eachLedger(p, l, func(x *ledger) { f(p, x) })
+			}
 		}
-		e.settleShares(p, now)
-		e.eachLedger(p, l, func(x *ledger) {
-			p.refill(x, now)
-			x.pool, x.at, x.fullEra = p.level(x, now), now, 0
-			x.remeter(alg, x.pool, p.era().fraction, now)
-			x.recallUntil = 0
-			all = append(all, x)
-		})
 	}
-	l.spec, l.perNs, l.alg = s, perNs, alg
-	l.def.Store(&s)
-	l.split.Store(nil)
-	l.buckets.SetParams(params, now)
-	l.newTable(now)
 	for _, p := range e.parts {
 		if p.owned {
-			e.eachLedger(p, l, func(x *ledger) {
-				x.cap = x.fullIn(p.era())
-				if x.start = min(x.start, float64(l.spec.Burst)); x.m == nil {
-					x.pool = min(x.pool, x.cap-x.outstanding())
-				}
-				e.tellOf(p, x, true)
-			})
+			e.settleShares(p, now)
 		}
 	}
+	each(func(p *partition, x *ledger) {
+		p.refill(x, now)
+		x.pool, x.at, x.fullEra = p.level(x, now), now, 0
+		x.remeter(next[x.limit].alg, x.pool, p.era().fraction, now)
+		x.recallUntil = 0
+	})
+	for _, v := range all {
+		v.become(next[v], len(all) > 1)
+	}
+	l.buckets.SetParams(own.params, now)
+	l.newTable(now)
+	l.publish(all)
+	each(func(p *partition, x *ledger) {
+		x.cap = x.fullIn(p.era())
+		if x.start = min(x.start, float64(x.limit.spec.Burst)); x.m == nil {
+			x.pool = min(x.pool, x.cap-x.outstanding())
+		}
+		e.tellOf(p, x, true)
+	})
 	l.accounts.Range(func(_ string, a *account) bool {
 		a.refusal.Store(nil)
 		return true
@@ -171,7 +172,11 @@ func (e *Engine) Remove(name string) bool {
 				e.nledgers--
 			}
 		}
-		delete(p.bases, l)
+		for v := range p.bases {
+			if v.root == l {
+				delete(p.bases, v)
+			}
+		}
 	}
 	l.accounts.Range(func(_ string, a *account) bool {
 		a.drain()
@@ -189,17 +194,21 @@ func (l *Limit) Spec() Spec { return *l.def.Load() }
 // Take decides a request of the given cost, in tokens, for one key. It waits at most the ask timeout for
 // the key's owner, and not at all on credit or on a denial that stands.
 func (l *Limit) Take(ctx context.Context, key string, cost int64) Decision {
+	t := l.plans.Load()
+	if t != nil {
+		l = t.pick(l, key)
+	}
 	switch s := l.def.Load(); {
 	case l.e.alone():
 		if d, ok := l.simple(s, cost); ok {
 			return l.count(s, d)
 		}
-		if s.Rule != nil {
+		if s.Rule != nil || t != nil {
 			return l.count(s, l.takeBucket(s, key, cost))
 		}
 		return l.count(s, l.fromBucket(s, l.buckets.Take(key, l.e.now(), cost), nil))
 	case s.Mode == Hybrid && cost > 0 && s.Rate.Count != 0:
-		if a, ok := l.accounts.Load(key); ok {
+		if a, ok := l.accounts.Load(key); ok && (t == nil || a.as.Load() == l) {
 			if left, ok := a.spend(cost); ok {
 				return l.onCredit(s, a, left)
 			}
@@ -218,8 +227,12 @@ type Pending = waiter
 // Begin starts a request. Either it is decided at once and the Pending is nil, or Finish waits for the answer. So many
 // requests can be started before the first is waited for.
 func (l *Limit) Begin(key string, cost int64) (Decision, *Pending) {
+	l = l.For(key)
 	s := l.def.Load()
 	a, _ := l.accounts.Load(key)
+	if a != nil && a.as.Load() != l {
+		a = nil // it has another plan yet
+	}
 	if a != nil && cost > 0 && s.Mode == Hybrid && s.Rate.Count != 0 { // rate 0 denies also what credit covers
 		if left, ok := a.spend(cost); ok {
 			return l.onCredit(s, a, left), nil
@@ -235,7 +248,7 @@ func (l *Limit) Begin(key string, cost int64) (Decision, *Pending) {
 	if a != nil && cost > 0 {
 		if retry := a.mustWait(cost, now); retry > 0 {
 			a.denied.Add(cost)
-			return l.count(s, a.denial(cost, retry, SourceLocal, now)), nil
+			return l.count(s, a.denial(l, cost, retry, SourceLocal, now)), nil
 		}
 	}
 	d, w := l.e.begin(now, l, key, cost)
@@ -336,8 +349,8 @@ func (a *account) decision(ok bool, src Source, now int64) Decision {
 }
 
 // denial is a refusal that ends after retry.
-func (a *account) denial(cost, retry int64, src Source, now int64) Decision {
-	s := a.limit.def.Load()
+func (a *account) denial(l *Limit, cost, retry int64, src Source, now int64) Decision {
+	s := l.def.Load()
 	d := Decision{Mode: s.Mode, Source: src, RetryAfter: wait(retry), MaxExcess: int64(s.Overshoot * float64(s.Burst))}
 	if cost > s.Burst {
 		d.RetryAfter = bucket.Never
@@ -348,7 +361,7 @@ func (a *account) denial(cost, retry int64, src Source, now int64) Decision {
 			bal += float64(now-r.at) * r.rate
 		}
 		if r.at != now {
-			d.AsOf = a.limit.e.time(r.at)
+			d.AsOf = l.e.time(r.at)
 		}
 	}
 	bal += float64(a.credit.Load())

@@ -50,6 +50,8 @@ func (l *Limit) onTable(o op, key string, n int64) (bucket.Result, error) {
 		if sh.k > 1 {
 			rank = rankOf(sh.counted, l.e.cfg.Node, l.e.hash(l, key), sh.ranked)
 		}
+	} else {
+		sh = l.whole.Load()
 	}
 	if t := l.meters.Load(); t != nil {
 		var a *bucket.Algorithm
@@ -135,6 +137,12 @@ func (l *Limit) newSplit(now int64) (*splitShare, error) {
 			}
 		}
 	}
+	if l.plans.Load() != nil && sh.floor != nil {
+		sh.floor = sh.floor.KeepUsed()
+		if sh.ceil != nil {
+			sh.ceil = sh.ceil.KeepUsed()
+		}
+	}
 	e.splitK.Store(int64(k))
 	l.split.Store(sh)
 	return sh, nil
@@ -159,6 +167,7 @@ func (l *Limit) Charge(ctx context.Context, key string, n int64) Decision {
 }
 
 func (l *Limit) adjust(ctx context.Context, key string, refund, charge int64) Decision {
+	l = l.For(key)
 	s := l.def.Load()
 	if d, ok := l.simple(s, refund+charge); ok {
 		return d
@@ -235,6 +244,7 @@ func (l *Limit) Reset(ctx context.Context, key string) error {
 
 // Peek looks at a key without changing it, at its owner: exact at the moment the owner answered.
 func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
+	l = l.For(key)
 	e, s := l.e, l.def.Load()
 	st := State{Limit: s.Name, Key: key, Mode: s.Mode, Burst: s.Burst, Owner: e.cfg.Node}
 	if l.gone.Load() || e.closed.Load() {

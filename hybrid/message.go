@@ -38,13 +38,13 @@ type loan struct {
 
 // report is the lender's side of one key, all counters cumulative within the generation.
 type report struct {
-	limit, key string
-	gen        uint64
-	g, c, r, u int64      // granted (as known to the sender), consumed, returned, refunded
-	was        generation // what the account held of the owner before this one
-	denied     int64      // tokens refused locally since the last report
-	want       int64      // total G that would satisfy who waits; 0: nobody waits
-	least      int64      // smallest G of use to who waits first
+	limit, plan, key string
+	gen              uint64
+	g, c, r, u       int64      // granted (as known to the sender), consumed, returned, refunded
+	was              generation // what the account held of the owner before this one
+	denied           int64      // tokens refused locally since the last report
+	want             int64      // total G that would satisfy who waits; 0: nobody waits
+	least            int64      // smallest G of use to who waits first
 }
 
 // generation is the counters of one generation at one moment; number 0: none.
@@ -85,16 +85,16 @@ type grant struct {
 
 // copyOf is one ledger as an heir or a new owner keeps it.
 type copyOf struct {
-	part       int
-	limit, key string // key "" with base: what a key has that no record names
-	base       bool
-	full       bool          // nothing to remember
-	bal, cap   float64       // tokens
-	brought    float64       // of bal, or spent since: what came from a standby record, while its owner may have it too
-	out        float64       // credit that is out
-	entries    []handedEntry // whose credit, in a hand-off
-	state      []byte        // of the meter, where the rule is not one token bucket
-	at         int64         // own clock: when it was true; not sent
+	part             int
+	limit, plan, key string // key "" with base: what a key has that no record names; with base key is the plan
+	base             bool
+	full             bool          // nothing to remember
+	bal, cap         float64       // tokens
+	brought          float64       // of bal, or spent since: what came from a standby record, while its owner may have it too
+	out              float64       // credit that is out
+	entries          []handedEntry // whose credit, in a hand-off
+	state            []byte        // of the meter, where the rule is not one token bucket
+	at               int64         // own clock: when it was true; not sent
 }
 
 // message is all that one engine says to another in one packet. Sections may be empty.
@@ -239,6 +239,7 @@ func (w *writer) loan(l *loan) {
 
 func (w *writer) report(r *report) {
 	w.s(r.limit)
+	w.s(r.plan)
 	w.s(r.key)
 	w.u(r.gen)
 	for _, v := range [...]int64{r.g, r.c, r.r, r.u, r.denied, r.want, r.least} {
@@ -284,6 +285,7 @@ func (w *writer) copies(cs []copyOf) {
 		}
 		w.u(uint64(c.part))
 		w.s(c.limit)
+		w.s(c.plan)
 		w.s(c.key)
 		w.u(flags)
 		w.f(c.bal)

@@ -48,7 +48,7 @@ func (r random) stamp() stamp { return stamp{r.u(), r.u(), r.i()} }
 
 func (r random) copies() (cs []copyOf) {
 	for range r.IntN(8) {
-		cs = append(cs, copyOf{part: r.IntN(271), limit: r.s(30), key: r.s(70), base: r.IntN(2) == 0, full: r.IntN(2) == 0,
+		cs = append(cs, copyOf{part: r.IntN(271), limit: r.s(30), plan: r.s(20), key: r.s(70), base: r.IntN(2) == 0, full: r.IntN(2) == 0,
 			bal: r.f(), cap: math.Abs(r.f()), out: math.Abs(r.f())})
 	}
 	return cs
@@ -78,7 +78,7 @@ func (r random) message() *message {
 	}
 	if has() {
 		for range r.IntN(20) {
-			m.reports = append(m.reports, report{r.s(30), r.s(70), r.u(), r.n(), r.n(), r.n(), r.n(), r.was(), r.n(), r.n(), r.n()})
+			m.reports = append(m.reports, report{r.s(30), r.s(20), r.s(70), r.u(), r.n(), r.n(), r.n(), r.n(), r.was(), r.n(), r.n(), r.n()})
 		}
 	}
 	if has() {

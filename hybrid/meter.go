@@ -54,6 +54,9 @@ func (l *Limit) newTable(now int64) {
 	}
 }
 
+// logged says that the rule remembers each request.
+func (l *Limit) logged() bool { return l.spec.Rule.Algorithm == "sliding_log" }
+
 // growth is how many tokens per nanosecond a key gains by itself as far as a lender can tell.
 func (l *Limit) growth() float64 {
 	if l.alg != nil {
@@ -88,6 +91,11 @@ func (p *partition) advanceMeter(l *ledger, end int64) {
 		}
 		next := &p.eras[i+1]
 		l.m.Advance(wall(next.from), next.fraction, out)
+		// A log cannot tell a share that comes back from one that was used elsewhere; others keep account of it themselves. Who
+		// lost a share cannot use it within a period: elsewhere too it counts as used up at first.
+		if back := next.back - next.brought; back > 0 && l.limit.logged() && next.from-next.since < int64(l.limit.spec.Rate.Per) {
+			bucket.Bring(l.m, back, out)
+		}
 		if w := next.brought; w > 0 && l.start > 0 && l.limit.spec.Fallback != FallbackWait {
 			bucket.Bring(l.m, w, out)
 		}

@@ -29,6 +29,10 @@ type partition struct {
 	// this node owns the partition: a hand-off that is sent again because its confirmation was lost may come after that.
 	applied map[uint64]uint64
 	shares  []*share
+	// Weight that was held here before, and went to nobody else as far as is known: what of it comes back was not used. since is when
+	// the first of it left.
+	away    float64
+	since   int64
 	handed  map[uint64]uint64 // former owner's incarnation -> epoch in which it let the partition go
 	eras    []era
 	first   uint64 // id of eras[0]
@@ -58,6 +62,7 @@ type share struct {
 	brought bool
 	until   int64 // own clock: the stamp that the lender echoed, plus TTL
 	formers []formerShare
+	foreign bool // lent to another owner, that handed nothing over, since it was counted here
 }
 
 // formerShare is a loan to a former owner that must have run out, or been handed over, first.
@@ -72,6 +77,8 @@ type era struct {
 	from     int64
 	fraction float64 // of the limit, 0 to 1
 	brought  float64 // weight of the shares that are counted for the first time
+	back     float64 // weight of the shares that come back as they were, if they left after since
+	since    int64
 	shares   []eraShare
 	whole    bool // all of the limit
 	even     int  // the common k, 0 if they differ
@@ -171,6 +178,7 @@ func (e *Engine) newEra(p *partition, at int64) {
 			}
 		}
 	}
+	p.moved(&now, last, at)
 	now.sum()
 	if len(p.eras) == maxEras { // merge the two oldest: the smaller part of the limit for both
 		if a, b := &p.eras[0], &p.eras[1]; a.fraction < b.fraction {
@@ -189,6 +197,36 @@ func (e *Engine) newEra(p *partition, at int64) {
 
 // known says whether a lender counts the same members as this node, so that its rank among them is known.
 func (e *Engine) known(s *share) bool { return s.counted == e.counted.print && s.counted != 0 }
+
+// moved reckons which weight left with an era, and which came back that was nowhere else meanwhile: from a lender that lent it to nobody
+// else, or to one that handed everything over, or because the members that remain divide what another one had.
+func (p *partition) moved(now, last *era, at int64) {
+	weight := map[string]float64{}
+	for _, s := range last.shares {
+		weight[s.lender] = 1 / float64(s.k)
+	}
+	var left, came float64
+	for _, s := range p.shares {
+		if p.usable(s, at) {
+			if d := 1/float64(s.k) - weight[s.lender]; d > 0 && !s.foreign {
+				came += d
+			} else {
+				left += max(0, -d)
+			}
+			s.foreign = false
+			delete(weight, s.lender)
+		}
+	}
+	for _, w := range weight {
+		left += w
+	}
+	if p.away < 1e-9 {
+		p.away, p.since = 0, at
+	}
+	p.away = min(1, p.away+left)
+	now.back, now.since = min(p.away, came), p.since
+	p.away -= now.back
+}
 
 // brings says whether a share is usable that has not brought its tokens along yet.
 func (p *partition) brings(at int64) bool {

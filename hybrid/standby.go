@@ -106,14 +106,16 @@ func (e *Engine) sendStandby(p *partition, heir *peer, now int64) {
 	for _, x := range p.heirDue {
 		x.heirDue = false
 		c := e.copyOf(p, x, now)
-		c.base = x.key == "" && p.bases[x.limit] == x
+		if c.base = x.key == "" && p.bases[x.limit] == x; c.base {
+			c.key = x.limit.plan
+		}
 		if len(c.state) > maxState {
 			c.state = bucket.Coarse(x.m, maxState/16).State(nil)
 		}
-		if heir.standbyRoom < 80+len(c.limit)+len(c.key)+len(c.state) {
+		if heir.standbyRoom < 80+len(c.limit)+len(c.plan)+len(c.key)+len(c.state) {
 			e.flushStandby(heir, now)
 		}
-		heir.standbyRoom -= 62 + len(c.limit) + len(c.key) + len(c.state)
+		heir.standbyRoom -= 64 + len(c.limit) + len(c.plan) + len(c.key) + len(c.state)
 		heir.copies = append(heir.copies, c)
 		heir.items = append(heir.items, standbyItem{p, x})
 	}
@@ -167,7 +169,7 @@ func (p *partition) newHeir(heir *peer) {
 
 // has says that a ledger belongs to the partition as it is now: partitions go and come back.
 func (p *partition) has(x *ledger) bool {
-	return p.owned && (p.ledgers[ledgerKey{x.limit, x.key}] == x || p.bases[x.limit] == x)
+	return p.owned && (p.ledgers[ledgerKey{x.limit.root, x.key}] == x || p.bases[x.limit] == x)
 }
 
 // wholeFor is the partitions of which a member, as heir, has confirmed every record at least once. What
@@ -267,9 +269,9 @@ func (e *Engine) adopt(p *partition, s *standby, now int64) {
 	var copies []copyOf
 	for _, r := range s.records {
 		c := r.c
-		if l, ok := e.limits.Load(c.limit); ok && l.alg == nil && c.bal < c.cap {
+		if l, ok := e.limits.Load(c.limit); ok && l.copied(&c).alg == nil && c.bal < c.cap {
 			// A balance that was not reported again has grown since, as long as its owner was there.
-			c.bal = min(c.cap, c.bal+float64(max(0, s.heardAt-r.at))*l.perNs)
+			c.bal = min(c.cap, c.bal+float64(max(0, s.heardAt-r.at))*l.copied(&c).perNs)
 		}
 		copies = append(copies, c)
 	}
@@ -301,8 +303,15 @@ func (e *Engine) startFrom(p *partition, copies []copyOf, whole bool, now int64)
 		if !ok || c.part != p.id {
 			continue
 		}
-		x := p.base(l)
-		if !c.base {
+		var x *ledger
+		if c.base {
+			v, ok := l.Plan(c.key)
+			if !ok {
+				continue
+			}
+			x = p.base(v)
+		} else {
+			l = l.planOf(c.plan, c.key)
 			if x = e.ledger(p, l, c.key, e.hash(l, c.key), now); x == nil {
 				continue
 			}
@@ -352,8 +361,8 @@ func (e *Engine) restore(owner *peer, now int64) {
 		h.inc = s.inc
 		for _, r := range s.records {
 			c := r.c
-			if l, ok := e.limits.Load(c.limit); ok && l.alg == nil && c.bal < c.cap {
-				c.bal = min(c.cap, c.bal+float64(max(0, s.heardAt-r.at))*l.perNs)
+			if l, ok := e.limits.Load(c.limit); ok && l.copied(&c).alg == nil && c.bal < c.cap {
+				c.bal = min(c.cap, c.bal+float64(max(0, s.heardAt-r.at))*l.copied(&c).perNs)
 			}
 			h.copies = append(h.copies, c)
 		}

@@ -70,7 +70,7 @@ func (e *Engine) beat(p *peer, owns bits, now int64) {
 // pack sends m with the peer's reports, in as few messages as they fit in.
 func (e *Engine) pack(p *peer, m *message, room int, now int64) {
 	for _, r := range p.reports {
-		size := 64 + len(r.limit) + len(r.key)
+		size := 66 + len(r.limit) + len(r.plan) + len(r.key)
 		if size > room {
 			e.send(p, m, now, false)
 			m, room = &message{}, e.cfg.MaxMessage-100

@@ -124,6 +124,9 @@ type Spec struct {
 	Fallback  Fallback
 	Overshoot float64 // phi: the part of the burst that may be exceeded to save waiting; 0 to 1
 	DryRun    bool    // count what would be denied, deny nothing
+
+	Plans     map[string]Amounts // other amounts, which a caller names, or an override
+	Overrides []Override
 }
 
 // Decision is the answer to one request. A denial is a Decision, not an error.
