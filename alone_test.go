@@ -181,6 +181,13 @@ func TestAQueueTellsEachWhenToStart(t *testing.T) {
 				t.Errorf("the seventh: %+v", d)
 			}
 		}
+		// Who does not wait after all can give the place back.
+		if d := api.Refund(t.Context(), "u", 1); !d.OK || d.Delay != 0 {
+			t.Errorf("a place given back: %+v", d)
+		}
+		if d := api.Take(t.Context(), "u", 1); !d.OK || d.Delay != time.Minute {
+			t.Errorf("the one who gets it: %+v", d)
+		}
 		if l := api.Limit(); l.Mode != jatah.Strict {
 			t.Errorf("a queue is in mode %v", l.Mode)
 		}
