@@ -23,10 +23,10 @@ func (l *Limit) capacity(i int, r Rate) int64 {
 	switch {
 	case r.Count == 0:
 		return 0
-	case l.Queued():
-		return 1 + l.places(r)
 	case i == 0 && l.Burst > 0:
 		return l.Burst
+	case l.queued():
+		return 1 + l.places(r)
 	case l.Algorithm == BurstAverage:
 		return 1
 	}
@@ -34,7 +34,9 @@ func (l *Limit) capacity(i int, r Rate) int64 {
 }
 
 // Queued says whether requests wait for their turn, in place of being refused: their decisions can have a Delay.
-func (l Limit) Queued() bool {
+func (l Limit) Queued() bool { return l.queued() }
+
+func (l *Limit) queued() bool {
 	return l.Algorithm == LeakyBucket && (l.Queue > 0 || l.MaxWait > 0)
 }
 
