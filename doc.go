@@ -12,15 +12,16 @@
 //
 // # Words
 //
-// A limit is a named rule: rate, burst, mode. A key says whose usage counts. A cost is in tokens. A key
+// A limit is a named rule: rate, burst, algorithm, mode. A key says whose usage counts. A cost is in tokens. A key
 // starts with burst tokens and gains rate tokens per time, never above burst. A denial is a [Decision],
 // not an error.
 //
 // # Guarantees
 //
 //   - In any interval of length t, all nodes together admit at most burst + rate*t of a key (with Limit.Overshoot plus that part
-//     of the burst), also while messages are lost and nodes join, leave and restart in good order. What other faults may add is
-//     stated with [Fallback].
+//     of the burst), also while messages are lost and nodes join, leave and restart in good order. Other algorithms than the
+//     token bucket promise what one node alone would admit: per window, where they have windows. What other faults may add
+//     is stated with [Fallback].
 //   - [Limiter.Take] never blocks longer than Config.AskTimeout.
 //   - A single node decides exactly: integers, no drift.
 //

@@ -112,29 +112,6 @@ func (h *Handler) resetKey(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// limitBody is a definition with the names and forms of the configuration file.
-type limitBody struct {
-	Name      string  `json:"name"`
-	Rate      string  `json:"rate"`
-	Burst     int64   `json:"burst"`
-	Algorithm string  `json:"algorithm"`
-	Mode      string  `json:"mode"`
-	Overshoot float64 `json:"overshoot"`
-	Fallback  string  `json:"fallback"`
-	DryRun    bool    `json:"dry_run"`
-}
-
-func bodyOf(l jatah.Limit) limitBody {
-	b := limitBody{
-		Name: l.Name, Rate: l.Rate.String(), Burst: burstOf(&l), Algorithm: l.Algorithm,
-		Mode: l.Mode.String(), Overshoot: l.Overshoot, Fallback: l.Fallback.String(), DryRun: l.DryRun,
-	}
-	if b.Algorithm == "" {
-		b.Algorithm = "token_bucket"
-	}
-	return b
-}
-
 func (h *Handler) listLimits(w http.ResponseWriter, r *http.Request) {
 	if _, p := readQuery(r); p != nil {
 		writeProblem(w, p)

@@ -32,6 +32,10 @@ func appendDecision(b []byte, l *jatah.Limit, d *jatah.Decision, echo []byte, co
 	b = appendMillis(b, retry)
 	b = append(b, `,"reset_after_ms":`...)
 	b = appendMillis(b, d.ResetAfter)
+	if d.Delay > 0 {
+		b = append(b, `,"delay_ms":`...)
+		b = appendMillis(b, d.Delay)
+	}
 	b = append(b, `,"mode":"`...)
 	b = append(b, d.Mode.String()...)
 	b = append(b, `","source":"`...)
@@ -49,21 +53,17 @@ func appendDecision(b []byte, l *jatah.Limit, d *jatah.Decision, echo []byte, co
 
 // neverReason says why no wait helps.
 func neverReason(l *jatah.Limit, cost int64) string {
-	switch burst := burstOf(l); {
-	case l.Rate.Count == 0:
+	switch most := l.Capacity(); {
+	case most == 0:
 		return "the rate of the limit is 0, which denies everything"
-	case cost > burst:
-		return "the cost " + strconv.FormatInt(cost, 10) + " exceeds the burst " + strconv.FormatInt(burst, 10) + "; it is never possible"
+	case cost > most:
+		word := "burst"
+		if len(l.Rates) > 0 || burstOf(*l) == nil {
+			word = "most that can pass at once,"
+		}
+		return "the cost " + strconv.FormatInt(cost, 10) + " exceeds the " + word + " " + strconv.FormatInt(most, 10) + "; it is never possible"
 	}
 	return "no wait helps"
-}
-
-// burstOf is the burst of a limit whose definition may leave it out.
-func burstOf(l *jatah.Limit) int64 {
-	if l.Burst > 0 || l.Rate.Count == 0 {
-		return l.Burst
-	}
-	return l.Rate.Count
 }
 
 // appendMillis writes a wait in whole milliseconds, rounded up; null: never.
@@ -191,17 +191,17 @@ func (c *Config) decisionHeads(v *heads, l *jatah.Limit, d *jatah.Decision, leng
 		v.b = strconv.AppendInt(v.b, max(1, ceilSeconds(d.RetryAfter)), 10)
 		v.done(headRetryAfter)
 	}
-	burst := burstOf(l)
+	most := l.Capacity()
 	if !c.OmitRateLimit {
 		v.b = appendLimitItem(v.b, l.Name, d)
 		v.done(headRateLimit)
-		v.b = appendPolicyItem(v.b, l.Name, l.Rate, burst)
+		v.b = appendPolicy(v.b, l, most)
 		v.done(headPolicy)
 	}
 	if c.OmitXRateLimit {
 		return
 	}
-	v.b = strconv.AppendInt(v.b, burst, 10)
+	v.b = strconv.AppendInt(v.b, most, 10)
 	v.done(headXLimit)
 	v.b = strconv.AppendInt(v.b, d.Remaining, 10)
 	v.done(headXRemaining)
@@ -228,8 +228,29 @@ func appendLimitItem(b []byte, name string, d *jatah.Decision) []byte {
 	return b
 }
 
+// appendPolicy writes the RateLimit-Policy list: one member, or one for each of several rates. The first has the name of the limit, the
+// others that with -2, -3 and so on. most is the capacity of the limit.
+func appendPolicy(b []byte, l *jatah.Limit, most int64) []byte {
+	if len(l.Rates) == 0 {
+		return appendPolicyItem(b, l.Name, l.Rate, most)
+	}
+	for i, r := range l.Rates {
+		name, quota := l.Name, r.Count
+		switch {
+		case i > 0:
+			name += "-" + strconv.Itoa(i+1)
+			b = append(b, ", "...)
+		case l.Burst > 0:
+			quota = l.Burst
+		}
+		b = appendPolicyItem(b, name, r, quota)
+	}
+	return b
+}
+
 // appendPolicyItem writes the member of the RateLimit-Policy list for one
-// limit: q is the burst and w the seconds in which it fills, rounded up. A limit that never fills has no w.
+// rate: q is the burst and w the seconds in which it fills, rounded up, which for a window are its count and its
+// length. A limit that never fills has no w.
 func appendPolicyItem(b []byte, name string, r jatah.Rate, burst int64) []byte {
 	b = append(appendSFString(b, name), ";q="...)
 	b = appendSFInt(b, burst)

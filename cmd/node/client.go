@@ -86,6 +86,7 @@ type decision struct {
 	Remaining    int64  `json:"remaining"`
 	RetryAfterMS *int64 `json:"retry_after_ms"` // nil: no wait helps
 	ResetAfterMS *int64 `json:"reset_after_ms"`
+	DelayMS      int64  `json:"delay_ms"` // allowed, but not before this is over
 	Mode         string `json:"mode"`
 	Source       string `json:"source"`
 	DryRun       bool   `json:"dry_run"`
@@ -128,6 +129,9 @@ func (d decision) sentence() string {
 		word = "allowed"
 	}
 	fmt.Fprintf(&b, "%s: %s %s, cost %d; %d left", word, d.Limit, d.Key, d.Cost, d.Remaining)
+	if d.DelayMS > 0 {
+		fmt.Fprintf(&b, ", go on in %v", millis(d.DelayMS))
+	}
 	switch {
 	case d.Allowed && d.ResetAfterMS != nil && *d.ResetAfterMS > 0:
 		fmt.Fprintf(&b, ", full in %v", millis(*d.ResetAfterMS))

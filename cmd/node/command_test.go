@@ -41,6 +41,8 @@ func TestWrongUseEndsWith2AndSaysHowToGetHelp(t *testing.T) {
 		{[]string{"demo", "--limit", "a=1/s;b=1/s"}, ""},
 		{[]string{"demo", "--mode", "odd"}, "mode"},
 		{[]string{"demo", "--limit", "a=0/s"}, "nothing to see"},
+		{[]string{"demo", "--limit", "a=9/s,algorithm=sliding_log"}, "no plain token_bucket"},
+		{[]string{"demo", "--limit", "a=9/s+90/h"}, "no plain token_bucket"},
 	} {
 		code, out, err := runCommand(nil, c.args...)
 		if code != exitUsage || !strings.Contains(err, c.want) || out != "" {
@@ -93,7 +95,7 @@ func TestCheckSaysWhatAFileAmountsToOrWhatIsWrong(t *testing.T) {
 	file("node: n1\ncluster: {join: [127.0.0.1:7947]}\nlimits:\n  - {name: api, rate: 100/min, mode: strict, overshoot: 0.1, dry_run: true}\n")
 	code, out, err := runCommand(nil, "check", path)
 	want := []string{path + ": ok", "node n1", "127.0.0.1:8080", "127.0.0.1:7946", "joins 127.0.0.1:7947",
-		"limit api: 100/min, burst 100, strict, fallback share, overshoot 0.1, dry run"}
+		"limit api: 100/min, burst 100, token_bucket, strict, fallback share, overshoot 0.1, dry run"}
 	for _, w := range want {
 		if code != 0 || !strings.Contains(out, w) {
 			t.Errorf("code %d, out %q, err %q; want %q", code, out, err, w)
@@ -145,6 +147,9 @@ func TestClientCommands(t *testing.T) {
 		{[]string{"take", "--addr", "ADDR", "api", "u1"}, 200,
 			`{"allowed":true,"limit":"api","key":"u1","cost":1,"remaining":19,"retry_after_ms":0,"reset_after_ms":600,"mode":"hybrid","source":"local"}`,
 			`POST /v1/take {"cost":1,"key":"u1","limit":"api"}`, 0, []string{"allowed: api u1, cost 1; 19 left, full in 600ms (hybrid, decided by local)"}},
+		{[]string{"take", "--addr", "ADDR", "calls", "u1"}, 200,
+			`{"allowed":true,"limit":"calls","key":"u1","cost":1,"remaining":3,"retry_after_ms":0,"reset_after_ms":36000,"delay_ms":24000,"mode":"strict","source":"owner"}`,
+			`POST /v1/take {"cost":1,"key":"u1","limit":"calls"}`, 0, []string{"allowed: calls u1, cost 1; 3 left, go on in 24s, full in 36s (strict, decided by owner)"}},
 		{[]string{"take", "--addr", "ADDR/", "--cost", "9", "api", "u1"}, 429, denied,
 			`POST /v1/take {"cost":9,"key":"u1","limit":"api"}`, exitDenied, []string{"denied: api u1, cost 9; 0 left, retry in 1.2s (hybrid, decided by owner)"}},
 		{[]string{"take", "--addr", "ADDR", "--json", "api", "u1"}, 429, denied + "\n", "POST /v1/take ", exitDenied, []string{denied}},

@@ -62,6 +62,9 @@ func demoLimit(text, mode string) (jatah.Limit, error) {
 	if len(cfg.Limits) != 1 {
 		return jatah.Limit{}, fmt.Errorf("--limit has %d limits: the demo shows one", len(cfg.Limits))
 	}
+	if l := cfg.Limits[0]; l.Algorithm != "" && l.Algorithm != jatah.TokenBucket || len(l.Rates) > 0 {
+		return l, errors.New("--limit is no plain token_bucket: the demo's verdict is about one rate and a burst; try others with `jatah serve --limit ...`")
+	}
 	if cfg.Limits[0].Rate.Count == 0 {
 		return jatah.Limit{}, errors.New("--limit has the rate 0, which admits nothing: there would be nothing to see")
 	}

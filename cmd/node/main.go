@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
+	_ "time/tzdata" // calendars need zones, also in a container without any files
 )
 
 const (

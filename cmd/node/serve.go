@@ -207,18 +207,7 @@ func check(_ context.Context, c console, args []string) error {
 		fmt.Fprintln(c.out, "no limits: every take will be answered with 404 until one is defined")
 	}
 	for _, l := range cfg.Limits {
-		burst := l.Burst
-		if burst == 0 {
-			burst = l.Rate.Count
-		}
-		fmt.Fprintf(c.out, "limit %s: %s, burst %d, %s, fallback %s", l.Name, l.Rate, burst, l.Mode, l.Fallback)
-		if l.Overshoot > 0 {
-			fmt.Fprintf(c.out, ", overshoot %g", l.Overshoot)
-		}
-		if l.DryRun {
-			fmt.Fprint(c.out, ", dry run")
-		}
-		fmt.Fprintln(c.out)
+		fmt.Fprintf(c.out, "limit %s: %s\n", l.Name, describeLimit(l))
 	}
 	return nil
 }

@@ -254,22 +254,47 @@ func (w *walker) limit(n ast.Node, index int) {
 			w.problem(e.node, under(path, e.key), "%s", unknownField(e.key, "a field of a limit", limitFieldNames(), nil))
 			continue
 		}
-		if values, ok := w.values(e, under(path, e.key), f.kind, f.want); ok {
-			if err := f.set(&limit, values[0]); err != nil {
-				w.problem(e.value, under(path, e.key), "%s", plain(err))
-			}
-		}
+		w.setLimit(&limit, e, under(path, e.key), f)
 	}
 	if len(w.loader.problems) > before {
 		return
 	}
+	given["rate"] = given["rate"] || given["rates"]
 	for _, name := range []string{"name", "rate"} {
 		if !given[name] {
 			w.problem(n, path, "has no %s: add `%s: ` with %s", name, name, limitFieldOf(name).want)
 			return
 		}
 	}
+	if err := limit.Validate(); err != nil {
+		text := verdict(err, limit.Name)
+		if i := slices.IndexFunc(entries, func(e entry) bool { return strings.HasPrefix(text, e.key+" ") }); i >= 0 {
+			w.problem(entries[i].node, under(path, entries[i].key), "%s", text)
+			return
+		}
+	}
 	w.loader.addLimit(w.place(n), limit)
+}
+
+// setLimit gives a limit the value of one field, or each element of its list.
+func (w *walker) setLimit(limit *jatah.Limit, e entry, path string, f *limitField) {
+	nodes := []ast.Node{e.value}
+	if seq, isList := e.value.(*ast.SequenceNode); isList {
+		nodes = seq.Values
+	}
+	if _, null := e.value.(*ast.NullNode); f.kind == list && (null || len(nodes) == 0) {
+		w.problem(e.value, path, "is empty: write a list of %s, or remove the line", f.want)
+		return
+	}
+	values, ok := w.values(e, path, f.kind, f.want)
+	if !ok {
+		return
+	}
+	for i, value := range values {
+		if err := f.set(limit, value); err != nil {
+			w.problem(nodes[i], path, "%s", plain(err))
+		}
+	}
 }
 
 // values reads the value of a field, which must be of its kind.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -52,7 +51,7 @@ func Flags() []Flag {
 		}
 	}
 	return append(out, Flag{Path: limitsPath, Name: "limit",
-		Want: "a limit such as api=100/min,burst=20,mode=strict,fallback=deny; other options are overshoot=0.1 and dry_run=true", List: true})
+		Want: "a limit such as api=100/min,burst=20,mode=strict,fallback=deny or sms=2/min+20/d,algorithm=sliding_log; an option is any field of a limit", List: true})
 }
 
 const (
@@ -78,7 +77,7 @@ var nodeFields = []*field{
 	{"cluster.grace", "grace", duration, "a duration such as 60s, or never", setGrace},
 }
 
-// limitField is one thing of a limit that can be set.
+// limitField is one thing of a limit that can be set. For a list, set is called once for each element.
 type limitField struct {
 	name string
 	kind kind
@@ -91,10 +90,7 @@ var limitFields = []*limitField{
 		l.Name = v
 		return probe(jatah.Limit{Name: v})
 	}},
-	{"rate", word, "a rate such as 100/min", func(l *jatah.Limit, v string) (err error) {
-		l.Rate, err = jatah.ParseRate(v)
-		return err
-	}},
+	{"rate", word, "a rate such as 100/min", setRate(func(l *jatah.Limit) *jatah.Rate { return &l.Rate })},
 	{"burst", integer, "a whole number of at least 1, such as 20", func(l *jatah.Limit, v string) (err error) {
 		if l.Burst, err = parseWhole(v, 1); err != nil {
 			return err
@@ -103,7 +99,7 @@ var limitFields = []*limitField{
 	}},
 	{"algorithm", word, "the name of an algorithm, such as token_bucket", func(l *jatah.Limit, v string) error {
 		l.Algorithm = v
-		return probe(jatah.Limit{Algorithm: v})
+		return checkAlgorithm(v)
 	}},
 	{"mode", word, "hybrid, strict or split", func(l *jatah.Limit, v string) (err error) {
 		l.Mode, err = jatah.ParseMode(v)
@@ -123,24 +119,32 @@ var limitFields = []*limitField{
 		l.DryRun, err = parseBool(v)
 		return err
 	}},
-}
-
-// probe asks the package that knows limits about one field alone, so that
-// its verdict can be shown at that field's place.
-func probe(l jatah.Limit) error {
-	name := cmp.Or(l.Name, "probe")
-	// The fastest rate: whether a burst takes too long to fill is judged with the limit's own.
-	l.Name, l.Rate = name, jatah.PerSecond(jatah.MaxPerSecond)
-	err := l.Validate()
-	if err == nil {
-		return nil
-	}
-	// The place says which limit it is; the name may be the stand-in.
-	text := plain(err)
-	if _, after, ok := strings.Cut(text, fmt.Sprintf("%q: ", name)); ok {
-		text = after
-	}
-	return errors.New(text)
+	{"rates", list, "rates such as 10/s", func(l *jatah.Limit, v string) error {
+		r, err := jatah.ParseRate(v)
+		l.Rates = append(l.Rates, r)
+		return err
+	}},
+	{"calendar", word, "hour, day, week, month or year", func(l *jatah.Limit, v string) error {
+		l.Calendar = v
+		return probe(jatah.Limit{Algorithm: jatah.FixedWindow, Rate: jatah.PerDay(0), Calendar: v})
+	}},
+	{"timezone", word, "the name of a time zone, such as Europe/Berlin", func(l *jatah.Limit, v string) error {
+		l.Timezone = v
+		return probe(jatah.Limit{Algorithm: jatah.FixedWindow, Rate: jatah.PerDay(0), Calendar: "day", Timezone: v})
+	}},
+	{"queue", integer, "how many may wait, a whole number of at least 1, such as 20", func(l *jatah.Limit, v string) (err error) {
+		l.Queue, err = parseWhole(v, 1)
+		return err
+	}},
+	{"max_wait", duration, "a duration such as 2s", setSpan(time.Microsecond, func(l *jatah.Limit) *time.Duration { return &l.MaxWait })},
+	{"burst_rate", word, "a rate such as 8/s", setRate(func(l *jatah.Limit) *jatah.Rate { return &l.BurstRate })},
+	{"burst_threshold", word, "a rate such as 1/s", setRate(func(l *jatah.Limit) *jatah.Rate { return &l.BurstThreshold })},
+	{"burst_time", duration, "a duration such as 16s", setSpan(16*time.Millisecond, func(l *jatah.Limit) *time.Duration { return &l.BurstTime })},
+	{"max_log", integer, "how many requests to remember for each key, a whole number of at least 2, such as 1024", func(l *jatah.Limit, v string) error {
+		n, err := parseWhole(v, 2)
+		l.MaxLog = int(n)
+		return err
+	}},
 }
 
 func fieldOf(fields []*field, path string) *field {

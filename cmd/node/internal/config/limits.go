@@ -12,7 +12,7 @@ import (
 func (l *loader) addLimit(at place, limit jatah.Limit) {
 	path := limitsPath + "." + limit.Name
 	if err := limit.Validate(); err != nil {
-		l.problem(at, path, "%s", plain(err))
+		l.problem(at, path, "%s", verdict(err, limit.Name))
 		return
 	}
 	first, known := l.limitAt[limit.Name]
@@ -30,7 +30,7 @@ func (l *loader) addLimit(at place, limit jatah.Limit) {
 }
 
 // setCompactLimits reads the form of variables and flags:
-// "api=100/min,burst=20;login=5/min,mode=strict".
+// "api=100/min,burst=20;login=5/min,mode=strict;sms=2/min+20/d".
 func (l *loader) setCompactLimits(at place, value string) {
 	for _, one := range splitList(value, ";") {
 		before := len(l.problems)
@@ -50,8 +50,12 @@ func (l *loader) compactLimit(at place, s string) jatah.Limit {
 	}
 	rate, options, _ := strings.Cut(rest, ",")
 	l.setLimit(at, &limit, limitFieldOf("name"), name)
-	l.setLimit(at, &limit, limitFieldOf("rate"), strings.TrimSpace(rate))
-	seen := map[string]bool{"name": true, "rate": true}
+	seen := map[string]bool{"name": true, "rate": true, "rates": true}
+	if rates := splitList(rate, elementSeparator); len(rates) > 1 {
+		l.setLimit(at, &limit, limitFieldOf("rates"), rates...)
+	} else {
+		l.setLimit(at, &limit, limitFieldOf("rate"), strings.TrimSpace(rate))
+	}
 	for _, option := range splitList(options, ",") {
 		key, value, ok := strings.Cut(option, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
@@ -62,23 +66,37 @@ func (l *loader) compactLimit(at place, s string) jatah.Limit {
 			l.problem(at, path, "%q is no option: write option=value, such as burst=20", option)
 		case f == nil:
 			l.problem(at, path, "%s", unknownField(key, "a limit", limitFieldNames(), nil))
+		case f.kind == list && seen[key]:
+			l.problem(at, path+"."+key, "stand first, with + between them: write %s=10/s+500/h", name)
 		case seen[key]:
 			l.problem(at, path+"."+key, "is given twice in %q: keep one", s)
 		default:
 			seen[key] = true
-			l.setLimit(at, &limit, f, value)
+			l.setLimit(at, &limit, f, elements(f, value)...)
 		}
 	}
 	return limit
 }
 
-func (l *loader) setLimit(at place, limit *jatah.Limit, f *limitField, value string) {
-	if err := f.set(limit, value); err != nil {
-		path := limitsPath + "." + f.name
-		if limit.Name != "" && f.name != "name" {
-			path = limitsPath + "." + limit.Name + "." + f.name
+// elementSeparator stands between the elements of a list within a limit: commas stand between its options.
+const elementSeparator = "+"
+
+func elements(f *limitField, value string) []string {
+	if f.kind == list {
+		return splitList(value, elementSeparator)
+	}
+	return []string{value}
+}
+
+func (l *loader) setLimit(at place, limit *jatah.Limit, f *limitField, values ...string) {
+	for _, value := range values {
+		if err := f.set(limit, value); err != nil {
+			path := limitsPath + "." + f.name
+			if limit.Name != "" && f.name != "name" {
+				path = limitsPath + "." + limit.Name + "." + f.name
+			}
+			l.problem(at, path, "%s", plain(err))
 		}
-		l.problem(at, path, "%s", plain(err))
 	}
 }
 

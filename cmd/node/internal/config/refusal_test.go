@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/jatah-io/jatah"
 )
 
 // refusals are sources with mistakes and the start of each message, in order.
@@ -70,8 +72,8 @@ var refusals = []struct {
 		want: []string{"f.yaml:1:1: needs fields"}},
 	{name: "an address without port", file: "http: localhost\ncluster: {bind: \"127.0.0.1:x\"}\n",
 		want: []string{`f.yaml:1:7: http: "localhost" is not host:port`, `f.yaml:2:17: cluster.bind: "127.0.0.1:x" has no port from 0 to 65535`}},
-	{name: "another algorithm", file: "limits:\n  - name: api\n    rate: 5/s\n    algorithm: fixed_window\n",
-		want: []string{`f.yaml:4:16: limits[0].algorithm: `}},
+	{name: "a misspelt algorithm", file: "limits:\n  - name: api\n    rate: 5/s\n    algorithm: fixd-window\n",
+		want: []string{`f.yaml:4:16: limits[0].algorithm: "fixd-window" is no algorithm: did you mean "fixed_window"?`}},
 	{name: "another mode and fallback", file: "limits:\n  - name: api\n    rate: 5/s\n    mode: loose\n    fallback: open\n",
 		want: []string{`f.yaml:4:11: limits[0].mode: `, `f.yaml:5:15: limits[0].fallback: `}},
 	{name: "an overshoot below zero", file: "limits: [{name: api, rate: 5/s, overshoot: -0.5}]\n",
@@ -157,7 +159,9 @@ func TestMistakesAreRefusedWithPlaceAndAdvice(t *testing.T) {
 
 func TestMessagesSayWhatExists(t *testing.T) {
 	for field, want := range map[string][]string{
-		"algorithm: magic": {"token_bucket"},
+		"algorithm: magic": jatah.Algorithms(),
+		"calendar: magic":  {"hour", "day", "week", "month", "year"},
+		"timezone: magic":  {"Europe/Berlin"},
 		"mode: magic":      {"hybrid", "strict", "split"},
 		"fallback: magic":  {"share", "wait", "deny", "allow"},
 		"rate: magic":      {"100/min"},
