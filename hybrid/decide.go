@@ -280,7 +280,7 @@ func (e *Engine) peekLedger(p *partition, l *Limit, key string, hash uint64, now
 		return x
 	}
 	b := p.base(l)
-	x := &ledger{limit: l, key: key, hash: hash, pool: b.pool, cap: b.cap, at: b.at, era: b.era, start: b.start}
+	x := &ledger{limit: l, key: key, hash: hash, pool: b.pool, cap: b.cap, at: b.at, era: b.era, start: b.start, exact: b.exact}
 	p.refill(x, now)
 	return x
 }

@@ -192,3 +192,26 @@ const maxMembers = 1 << 20
 
 // maxTokens bounds every balance; float64 holds whole tokens exactly up to 2^53.
 const maxTokens = 1 << 53
+
+func (r *reader) lineages(h *handOff) {
+	if r.err != nil || r.src.Len() == 0 {
+		return
+	}
+	if n := r.list(2); n > 0 {
+		h.lineages = make(map[int]uint64, n)
+		for range n {
+			part := int(min(r.u(), 1<<20))
+			h.lineages[part] = r.u()
+		}
+	}
+	for range r.list(2) {
+		i, v := r.u(), r.f()
+		if r.err == nil && (i >= uint64(len(h.copies)) || !(v >= 0 && v < maxTokens)) {
+			r.err = errors.New("a used amount out of range")
+		}
+		if r.err != nil {
+			return
+		}
+		h.copies[i].saved = v
+	}
+}

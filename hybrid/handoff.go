@@ -18,9 +18,12 @@ type handOff struct {
 	fresh      bits // of these, taken over a moment ago by a process that started: it knew nothing of other keys
 	// since is the incarnation of an owner out of whose standby the sender started as heir. If that owner lives on, it
 	// has its balances still, and is only told what was spent of them.
-	since  uint64
-	copies []copyOf
+	since    uint64
+	copies   []copyOf
+	lineages map[int]uint64 // of the partitions that have one
 }
+
+func (h *handOff) lineageOf(part int) uint64 { return h.lineages[part] }
 
 // handing is a hand-off that has not been acknowledged.
 type handing struct {
@@ -29,6 +32,7 @@ type handing struct {
 	msg   []byte
 	next  int64
 	until int64
+	saved bool // records from a snapshot: not lost when this is given up
 }
 
 const (
@@ -54,6 +58,7 @@ func encodeHandOff(h *handOff) []byte {
 	w.b(h.fresh)
 	w.u(h.since)
 	w.copies(h.copies)
+	w.lineages(h)
 	return w.buf.Bytes()
 }
 
@@ -67,6 +72,7 @@ func decodeHandOff(b []byte) (*handOff, error) {
 		return nil, fmt.Errorf("%w: transfer of kind %d", errMessage, kind)
 	}
 	h := &handOff{restore: kind == kindRestore, id: r.u(), inc: r.u(), epoch: r.u(), parts: r.b(), fresh: r.b(), since: r.u(), copies: r.copies()}
+	r.lineages(h)
 	if r.err == nil && r.src.Len() > 0 {
 		r.err = fmt.Errorf("%d bytes too many", r.src.Len())
 	}
@@ -78,6 +84,10 @@ func decodeHandOff(b []byte) (*handOff, error) {
 
 // ReceiveTransfer takes in a message that a member sent with Network.Transfer.
 func (e *Engine) ReceiveTransfer(now int64, from string, msg []byte) {
+	if isSaved(msg) {
+		e.receiveSaved(now, from, msg)
+		return
+	}
 	h, err := decodeHandOff(msg)
 	if err != nil {
 		e.stats.malformed.Add(1)
@@ -147,6 +157,7 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 	p.handedFresh = p.handedFresh || fresh
 	if !fresh {
 		p.told, p.fresh, p.bringing = true, false, false
+		p.lineage = h.lineageOf(p.id)
 	}
 	e.disown(p, h.inc, now)
 	if h.since == e.inc {
@@ -235,7 +246,7 @@ func (e *Engine) disown(p *partition, inc uint64, now int64) {
 
 func (e *Engine) inherit(p *partition, x *ledger, c *copyOf, now int64) {
 	p.refill(x, now)
-	x.start = 0
+	x.start, x.saved = 0, max(x.saved, c.saved)
 	switch {
 	case !x.granted:
 		x.pool, x.at = min(p.level(x, now), 0)+c.bal, now
@@ -283,7 +294,7 @@ func (e *Engine) letGo(lost []int, now int64) {
 	open := map[*peer]*group{}
 	for _, i := range lost {
 		p, to := e.parts[i], e.lend[i].owner
-		copies, fresh, since := e.copyLedgers(p, now), p.fresh && !p.told, p.adopted
+		copies, fresh, since, lineage := e.copyLedgers(p, now), p.fresh && !p.told, p.adopted, p.lineage
 		e.nledgers -= len(p.ledgers)
 		pending := p.pending
 		*p = partition{id: i, pending: pending, applied: p.applied, off: p.off}
@@ -293,13 +304,16 @@ func (e *Engine) letGo(lost []int, now int64) {
 		g := open[to]
 		if g == nil || g.bytes > handOffBytes || g.h.since != since {
 			e.handSeq++
-			g = &group{to: to, h: handOff{id: e.handSeq, inc: e.inc, epoch: e.ownEpoch, since: since, parts: newBits(len(e.parts)), fresh: newBits(len(e.parts))}}
+			g = &group{to: to, h: handOff{id: e.handSeq, inc: e.inc, epoch: e.ownEpoch, since: since, parts: newBits(len(e.parts)), fresh: newBits(len(e.parts)), lineages: map[int]uint64{}}}
 			open[to] = g
 			groups = append(groups, g)
 		}
 		g.h.parts.set(i)
 		if fresh {
 			g.h.fresh.set(i)
+		}
+		if lineage != 0 {
+			g.h.lineages[i] = lineage
 		}
 		g.h.copies = append(g.h.copies, copies...)
 		for _, c := range copies {
@@ -322,6 +336,7 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 		if c.full {
 			continue
 		}
+		c.saved = x.saved
 		for _, y := range x.entries {
 			if y.out() > 0 {
 				c.entries = append(c.entries, handedEntry{y.lender, y.inc, generation{y.gen, y.g, y.c, y.r, y.u}})
@@ -355,6 +370,12 @@ func (e *Engine) tickHandOff(now int64) {
 	keep := e.handing[:0]
 	for _, h := range e.handing {
 		if now > h.until {
+			if h.saved {
+				continue // its records wait for another attempt
+			}
+			if e.leaving {
+				e.undelivered = append(e.undelivered, h.msg)
+			}
 			e.stats.handOffsLost.Add(1)
 			e.log.Warn("hand-off was not acknowledged; the new owner of these keys starts them from what it knows", "to", h.to.name)
 			continue
@@ -370,6 +391,7 @@ func (e *Engine) tickHandOff(now int64) {
 
 func (e *Engine) handedOver(ids []uint64) {
 	e.handing = slices.DeleteFunc(e.handing, func(h *handing) bool { return slices.Contains(ids, h.id) })
+	e.keptHandedOver(ids)
 }
 
 // Leave hands all partitions to their heirs and returns the number of hand-offs in flight; call Handing until it is
@@ -391,6 +413,14 @@ func (e *Engine) Leave(now int64) error {
 		return fmt.Errorf("hybrid: no ring without this node: %w", err)
 	}
 	v.Ring = r
+	for _, a := range slices.Clone(e.active) {
+		if a.owner == e.self && a.ask == nil { // so that nothing of it is lost if the next owner stops as well
+			if n := a.drain(); n > 0 {
+				a.r += n
+				e.say(a, now)
+			}
+		}
+	}
 	e.setView(now, v)
 	return nil
 }

@@ -83,6 +83,7 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 		}
 		l.spec, l.perNs = s, perNs
 		l.def.Store(&s)
+		e.defined(l, now)
 		e.limits.Store(s.Name, l)
 		return l, nil
 	}

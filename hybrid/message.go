@@ -3,6 +3,8 @@ package hybrid
 import (
 	"bytes"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -90,6 +92,7 @@ type copyOf struct {
 	bal, cap   float64       // tokens
 	brought    float64       // of bal, or spent since: what came from a standby record, while its owner may have it too
 	out        float64       // credit that is out
+	saved      float64       // in a hand-off: see ledger.saved
 	entries    []handedEntry // whose credit, in a hand-off
 }
 
@@ -288,5 +291,29 @@ func (w *writer) copies(cs []copyOf) {
 			w.u(c.entries[i].number)
 			w.counters(&c.entries[i].generation)
 		}
+	}
+}
+
+// lineages is the end of a hand-off: the lineages of its partitions, and what snapshots said of its copies. It is left out
+// where there is neither.
+func (w *writer) lineages(h *handOff) {
+	var saved []int
+	for i := range h.copies {
+		if h.copies[i].saved > 0 {
+			saved = append(saved, i)
+		}
+	}
+	if len(h.lineages) == 0 && len(saved) == 0 {
+		return
+	}
+	w.list(len(h.lineages))
+	for _, part := range slices.Sorted(maps.Keys(h.lineages)) {
+		w.u(uint64(part))
+		w.u(h.lineages[part])
+	}
+	w.list(len(saved))
+	for _, i := range saved {
+		w.u(uint64(i))
+		w.f(bound(h.copies[i].saved))
 	}
 }

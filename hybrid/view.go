@@ -187,6 +187,8 @@ func (e *Engine) startFull(p *partition, now int64) {
 		p.fresh, p.told = false, true
 	default:
 		e.startFrom(p, nil, true, now)
+		p.lineage = e.inc
+		e.useKept(p, now, true)
 	}
 }
 
