@@ -131,6 +131,9 @@ func TestQuotaOutlivesTheCluster(t *testing.T) {
 	} {
 		t.Run(how.name, func(t *testing.T) {
 			allModes(t, func(t *testing.T, limit jatah.Limit) {
+				if how.apart > 0 && limit.Mode == jatah.Strict {
+					t.Skip("owners do the same as for hybrid")
+				}
 				stateful(t, limit, 4, func(b *bubble, dir string) {
 					b.start(3)
 					b.use(50)
@@ -219,7 +222,7 @@ func TestStateWithFallbackWait(t *testing.T) {
 					b.startAll(0)
 					b.keys = []string{"key-0", "key-1", "key-2"}
 					for _, key := range b.keys {
-						st, err := b.hosts[0].life.Load().lim.Peek(t.Context(), key)
+						st, err := b.hosts[0].life.Load().lim.Peek(b.t.Context(), key)
 						low := map[bool]float64{false: 50, true: 0}[crash]
 						if key == "key-2" && !crash {
 							low = 95 // nobody ever used it
@@ -282,7 +285,7 @@ func TestOldStateStaysInThePast(t *testing.T) {
 			h.open()
 			b.together(time.Minute, 3)
 			time.Sleep(75 * time.Second)
-			b.drain(95, 101)
+			b.drain(80, 101) // the crash costs a third of what is left: the share that was not there
 		})
 	})
 }

@@ -3,6 +3,7 @@ package hybrid
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -18,12 +19,20 @@ type handOff struct {
 	fresh      bits // of these, taken over a moment ago by a process that started: it knew nothing of other keys
 	// since is the incarnation of an owner out of whose standby the sender started as heir. If that owner lives on, it
 	// has its balances still, and is only told what was spent of them.
-	since    uint64
-	copies   []copyOf
-	lineages map[int]uint64 // of the partitions that have one
+	since  uint64
+	copies []copyOf
+	began  map[int]began
 }
 
-func (h *handOff) lineageOf(part int) uint64 { return h.lineages[part] }
+// began is what is to be known of a partition that began in a cluster that started: shares that come for the first time
+// still bring their part, at the next owner as well.
+type began struct {
+	lineage uint64
+	brought float64  // weights that were brought
+	lenders []string // whose shares brought theirs
+}
+
+func (h *handOff) lineageOf(part int) uint64 { return h.began[part].lineage }
 
 // handing is a hand-off that has not been acknowledged.
 type handing struct {
@@ -58,7 +67,7 @@ func encodeHandOff(h *handOff) []byte {
 	w.b(h.fresh)
 	w.u(h.since)
 	w.copies(h.copies)
-	w.lineages(h)
+	w.began(h)
 	return w.buf.Bytes()
 }
 
@@ -72,7 +81,7 @@ func decodeHandOff(b []byte) (*handOff, error) {
 		return nil, fmt.Errorf("%w: transfer of kind %d", errMessage, kind)
 	}
 	h := &handOff{restore: kind == kindRestore, id: r.u(), inc: r.u(), epoch: r.u(), parts: r.b(), fresh: r.b(), since: r.u(), copies: r.copies()}
-	r.lineages(h)
+	r.began(h)
 	if r.err == nil && r.src.Len() > 0 {
 		r.err = fmt.Errorf("%d bytes too many", r.src.Len())
 	}
@@ -156,8 +165,7 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 	fresh := h.fresh.has(p.id)
 	p.handedFresh = p.handedFresh || fresh
 	if !fresh {
-		p.told, p.fresh, p.bringing = true, false, false
-		p.lineage = h.lineageOf(p.id)
+		p.goOn(h)
 	}
 	e.disown(p, h.inc, now)
 	if h.since == e.inc {
@@ -198,6 +206,21 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 	p.handed[h.inc] = h.epoch
 	e.settleShares(p, now)
 	e.stats.handOffsIn.Add(1)
+}
+
+// goOn makes a partition go on where a former owner ended. Shares that have not brought their part yet do so here, unless
+// somebody else has told the balances before.
+func (p *partition) goOn(h *handOff) {
+	b, begins := h.began[p.id]
+	begins = begins && !p.told && b.brought < 1
+	p.told, p.fresh, p.bringing, p.lineage = true, false, begins, b.lineage
+	if !begins {
+		return
+	}
+	p.brought, p.bringEnd = b.brought, math.MaxInt64
+	for _, lender := range b.lenders {
+		p.shareOf(lender).brought = true
+	}
 }
 
 // repay charges what an heir spent of the balances that it took over from this owner's standby records while the owner lived
@@ -249,6 +272,9 @@ func (e *Engine) inherit(p *partition, x *ledger, c *copyOf, now int64) {
 	x.start, x.saved = 0, max(x.saved, c.saved)
 	switch {
 	case !x.granted:
+		if p.bringing {
+			x.start, x.exact = c.start, c.start > 0
+		}
 		x.pool, x.at = min(p.level(x, now), 0)+c.bal, now
 		x.cap = max(x.cap, c.cap)
 		x.held, x.heldUntil = c.out, now+e.lease()
@@ -294,7 +320,7 @@ func (e *Engine) letGo(lost []int, now int64) {
 	open := map[*peer]*group{}
 	for _, i := range lost {
 		p, to := e.parts[i], e.lend[i].owner
-		copies, fresh, since, lineage := e.copyLedgers(p, now), p.fresh && !p.told, p.adopted, p.lineage
+		copies, fresh, since, begun := e.copyLedgers(p, now), p.fresh && !p.told, p.adopted, p.began()
 		e.nledgers -= len(p.ledgers)
 		pending := p.pending
 		*p = partition{id: i, pending: pending, applied: p.applied, off: p.off}
@@ -304,7 +330,7 @@ func (e *Engine) letGo(lost []int, now int64) {
 		g := open[to]
 		if g == nil || g.bytes > handOffBytes || g.h.since != since {
 			e.handSeq++
-			g = &group{to: to, h: handOff{id: e.handSeq, inc: e.inc, epoch: e.ownEpoch, since: since, parts: newBits(len(e.parts)), fresh: newBits(len(e.parts)), lineages: map[int]uint64{}}}
+			g = &group{to: to, h: handOff{id: e.handSeq, inc: e.inc, epoch: e.ownEpoch, since: since, parts: newBits(len(e.parts)), fresh: newBits(len(e.parts)), began: map[int]began{}}}
 			open[to] = g
 			groups = append(groups, g)
 		}
@@ -312,8 +338,8 @@ func (e *Engine) letGo(lost []int, now int64) {
 		if fresh {
 			g.h.fresh.set(i)
 		}
-		if lineage != 0 {
-			g.h.lineages[i] = lineage
+		if begun.lineage != 0 {
+			g.h.began[i] = begun
 		}
 		g.h.copies = append(g.h.copies, copies...)
 		for _, c := range copies {
@@ -336,7 +362,7 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 		if c.full {
 			continue
 		}
-		c.saved = x.saved
+		c.saved, c.start = x.saved, p.coming(x)
 		for _, y := range x.entries {
 			if y.out() > 0 {
 				c.entries = append(c.entries, handedEntry{y.lender, y.inc, generation{y.gen, y.g, y.c, y.r, y.u}})
@@ -349,11 +375,34 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 	})
 	e.limits.Range(func(_ string, l *Limit) bool {
 		c := e.copyOf(p, p.base(l), now)
+		c.start = p.coming(p.base(l))
 		c.base, c.full = true, false
 		copies = append(copies, c)
 		return true
 	})
 	return copies
+}
+
+// began is what a hand-off says of the partition's beginning.
+func (p *partition) began() began {
+	b := began{lineage: p.lineage, brought: 1}
+	if p.bringing && p.bringEnd == math.MaxInt64 {
+		b.brought = p.brought
+		for _, s := range p.shares {
+			if s.brought {
+				b.lenders = append(b.lenders, s.lender)
+			}
+		}
+	}
+	return b
+}
+
+// coming is what shares that have not come yet bring a key, all shares together.
+func (p *partition) coming(x *ledger) float64 {
+	if !p.bringing || p.bringEnd != math.MaxInt64 || x.limit.spec.Fallback == FallbackWait && !x.exact {
+		return 0
+	}
+	return bound(x.start)
 }
 
 func (e *Engine) copyOf(p *partition, x *ledger, now int64) copyOf {

@@ -92,7 +92,8 @@ type copyOf struct {
 	bal, cap   float64       // tokens
 	brought    float64       // of bal, or spent since: what came from a standby record, while its owner may have it too
 	out        float64       // credit that is out
-	saved      float64       // in a hand-off: see ledger.saved
+	saved      float64       // in a hand-off: see ledger
+	start      float64       // in a hand-off: see ledger
 	entries    []handedEntry // whose credit, in a hand-off
 }
 
@@ -294,26 +295,33 @@ func (w *writer) copies(cs []copyOf) {
 	}
 }
 
-// lineages is the end of a hand-off: the lineages of its partitions, and what snapshots said of its copies. It is left out
-// where there is neither.
-func (w *writer) lineages(h *handOff) {
-	var saved []int
+// began is the end of a hand-off: how its partitions began, what snapshots said of its copies and what they have coming. It is left
+// out where there is nothing to say.
+func (w *writer) began(h *handOff) {
+	var some []int
 	for i := range h.copies {
-		if h.copies[i].saved > 0 {
-			saved = append(saved, i)
+		if h.copies[i].saved > 0 || h.copies[i].start > 0 {
+			some = append(some, i)
 		}
 	}
-	if len(h.lineages) == 0 && len(saved) == 0 {
+	if len(h.began) == 0 && len(some) == 0 {
 		return
 	}
-	w.list(len(h.lineages))
-	for _, part := range slices.Sorted(maps.Keys(h.lineages)) {
+	w.list(len(h.began))
+	for _, part := range slices.Sorted(maps.Keys(h.began)) {
+		b := h.began[part]
 		w.u(uint64(part))
-		w.u(h.lineages[part])
+		w.u(b.lineage)
+		w.f(b.brought)
+		w.list(len(b.lenders))
+		for _, l := range b.lenders {
+			w.s(l)
+		}
 	}
-	w.list(len(saved))
-	for _, i := range saved {
+	w.list(len(some))
+	for _, i := range some {
 		w.u(uint64(i))
 		w.f(bound(h.copies[i].saved))
+		w.f(h.copies[i].start)
 	}
 }

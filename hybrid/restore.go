@@ -313,7 +313,9 @@ func (e *Engine) useKept(p *partition, now int64, starts bool) {
 	slices.SortFunc(keys, func(a, b keptKey) int {
 		return cmp.Or(cmp.Compare(a.limit, b.limit), cmp.Compare(a.key, b.key), boolCompare(a.base, b.base), cmp.Compare(a.lineage, b.lineage))
 	})
-	e.settleShares(p, now)
+	if !starts {
+		e.settleShares(p, now)
+	}
 	for i := 0; i < len(keys); {
 		var r keptRecord
 		n := 0

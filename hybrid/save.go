@@ -152,7 +152,7 @@ func (e *Engine) own(x *ledger, level float64) float64 {
 // saveStandby adds what this node keeps as heir. Its lineage is not known: it counts for a cluster that starts only.
 func (e *Engine) saveStandby(s *saved, part int, now int64) {
 	kept := e.standby[part]
-	if kept == nil {
+	if kept == nil || e.leaving { // the owner goes on, or writes itself
 		return
 	}
 	for _, r := range kept.records {
