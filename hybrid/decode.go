@@ -192,38 +192,3 @@ const maxMembers = 1 << 20
 
 // maxTokens bounds every balance; float64 holds whole tokens exactly up to 2^53.
 const maxTokens = 1 << 53
-
-func (r *reader) began(h *handOff) {
-	if r.err != nil || r.src.Len() == 0 {
-		return
-	}
-	bad := func(v, most float64) {
-		if !(v >= 0 && v <= most) && r.err == nil {
-			r.err = errors.New("a beginning out of range")
-		}
-	}
-	if n := r.list(4); n > 0 {
-		h.began = make(map[int]began, n)
-		for range n {
-			part := int(min(r.u(), 1<<20))
-			b := began{lineage: r.u(), brought: r.f()}
-			bad(b.brought, 1)
-			if n := r.list(1); n > 0 {
-				b.lenders = make([]string, n)
-				for i := range b.lenders {
-					b.lenders[i] = r.s()
-				}
-			}
-			h.began[part] = b
-		}
-	}
-	for range r.list(3) {
-		i, saved, start := r.u(), r.f(), r.f()
-		bad(saved, maxTokens-1)
-		bad(start, maxTokens-1)
-		if bad(float64(i), float64(len(h.copies))-1); r.err != nil {
-			return
-		}
-		h.copies[i].saved, h.copies[i].start = saved, start
-	}
-}

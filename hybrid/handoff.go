@@ -3,7 +3,6 @@ package hybrid
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 )
@@ -23,16 +22,6 @@ type handOff struct {
 	copies []copyOf
 	began  map[int]began
 }
-
-// began is what is to be known of a partition that began in a cluster that started: shares that come for the first time
-// still bring their part, at the next owner as well.
-type began struct {
-	lineage uint64
-	brought float64  // weights that were brought
-	lenders []string // whose shares brought theirs
-}
-
-func (h *handOff) lineageOf(part int) uint64 { return h.began[part].lineage }
 
 // handing is a hand-off that has not been acknowledged.
 type handing struct {
@@ -208,21 +197,6 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 	e.stats.handOffsIn.Add(1)
 }
 
-// goOn makes a partition go on where a former owner ended. Shares that have not brought their part yet do so here, unless
-// somebody else has told the balances before.
-func (p *partition) goOn(h *handOff) {
-	b, begins := h.began[p.id]
-	begins = begins && !p.told && b.brought < 1
-	p.told, p.fresh, p.bringing, p.lineage = true, false, begins, b.lineage
-	if !begins {
-		return
-	}
-	p.brought, p.bringEnd = b.brought, math.MaxInt64
-	for _, lender := range b.lenders {
-		p.shareOf(lender).brought = true
-	}
-}
-
 // repay charges what an heir spent of the balances that it took over from this owner's standby records while the owner lived
 // on, cut off, with the same balances.
 func (e *Engine) repay(p *partition, h *handOff, now int64) {
@@ -381,28 +355,6 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 		return true
 	})
 	return copies
-}
-
-// began is what a hand-off says of the partition's beginning.
-func (p *partition) began() began {
-	b := began{lineage: p.lineage, brought: 1}
-	if p.bringing && p.bringEnd == math.MaxInt64 {
-		b.brought = p.brought
-		for _, s := range p.shares {
-			if s.brought {
-				b.lenders = append(b.lenders, s.lender)
-			}
-		}
-	}
-	return b
-}
-
-// coming is what shares that have not come yet bring a key, all shares together.
-func (p *partition) coming(x *ledger) float64 {
-	if !p.bringing || p.bringEnd != math.MaxInt64 || x.limit.spec.Fallback == FallbackWait && !x.exact {
-		return 0
-	}
-	return bound(x.start)
 }
 
 func (e *Engine) copyOf(p *partition, x *ledger, now int64) copyOf {

@@ -3,8 +3,6 @@ package hybrid
 import (
 	"bytes"
 	"errors"
-	"maps"
-	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -292,36 +290,5 @@ func (w *writer) copies(cs []copyOf) {
 			w.u(c.entries[i].number)
 			w.counters(&c.entries[i].generation)
 		}
-	}
-}
-
-// began is the end of a hand-off: how its partitions began, what snapshots said of its copies and what they have coming. It is left
-// out where there is nothing to say.
-func (w *writer) began(h *handOff) {
-	var some []int
-	for i := range h.copies {
-		if h.copies[i].saved > 0 || h.copies[i].start > 0 {
-			some = append(some, i)
-		}
-	}
-	if len(h.began) == 0 && len(some) == 0 {
-		return
-	}
-	w.list(len(h.began))
-	for _, part := range slices.Sorted(maps.Keys(h.began)) {
-		b := h.began[part]
-		w.u(uint64(part))
-		w.u(b.lineage)
-		w.f(b.brought)
-		w.list(len(b.lenders))
-		for _, l := range b.lenders {
-			w.s(l)
-		}
-	}
-	w.list(len(some))
-	for _, i := range some {
-		w.u(uint64(i))
-		w.f(bound(h.copies[i].saved))
-		w.f(h.copies[i].start)
 	}
 }
