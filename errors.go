@@ -17,6 +17,8 @@ var (
 	ErrMismatch = cluster.ErrMismatch
 	// ErrSecret: the seeds were reached but do not share the secret.
 	ErrSecret = cluster.ErrSecret
+	// ErrStateLocked: another process uses this node's file in Config.StateDir.
+	ErrStateLocked = errors.New("jatah: the state is in use")
 	// ErrAlive: the member cannot be forgotten while it is alive.
 	ErrAlive = cluster.ErrAlive
 	// ErrLimit: a limit is defined wrongly.

@@ -116,6 +116,8 @@ type Stats struct {
 
 	PacketsIn, PacketsOut uint64
 	BytesIn, BytesOut     uint64
+	StateWrites           uint64            // of the file in Config.StateDir
+	StateFailures         uint64            // attempts to write it that failed
 	Dropped               map[string]uint64 // packets dropped, by reason
 	Tick                  time.Duration     // gauge: what the last sync took
 }
@@ -163,6 +165,9 @@ func (n *Node) Stats() Stats {
 			}
 		}
 		s.Limits = append(s.Limits, x)
+	}
+	if n.state != nil {
+		s.StateWrites, s.StateFailures = n.state.writes.Load(), n.state.failures.Load()
 	}
 	slices.SortFunc(s.Limits, func(a, b LimitStats) int { return strings.Compare(a.Name, b.Name) })
 	if n.c == nil {

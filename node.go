@@ -23,6 +23,7 @@ type Node struct {
 	ready   atomic.Bool
 	leaving atomic.Bool
 	down    atomic.Pointer[error]
+	state   *state // nil: nothing is kept
 	close   sync.Once
 	err     error
 }
@@ -51,12 +52,19 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg, joined: make(chan struct{})}
 	if cfg.alone() {
 		n.e = hybrid.New(cfg.hybrid(nil, cluster.Config{}.Ring, 0))
+		if err := n.openState(); err != nil {
+			return nil, err
+		}
+		n.runState()
 		n.e.Run()
 		n.ready.Store(true)
 		return n, nil
 	}
 	cc := cfg.cluster()
 	n.e = hybrid.New(cfg.hybrid(network{n}, cc.Ring, smallMessage))
+	if err := n.openState(); err != nil {
+		return nil, err
+	}
 	n.c, err = cluster.Start(ctx, cc, cluster.Events{
 		View:     n.setView,
 		Packet:   func(from string, msg []byte) { n.e.Receive(n.e.Now(), from, msg) },
@@ -64,8 +72,10 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		Down:     func(err error) { n.down.Store(&err) },
 	})
 	if err != nil {
+		n.abandonState()
 		return nil, err
 	}
+	n.runState()
 	n.e.Fit(n.c.MaxMessage())
 	close(n.joined)
 	n.setView(n.c.View())
@@ -236,7 +246,7 @@ func (n *Node) Close() error {
 	return n.Shutdown(ctx)
 }
 
-// Shutdown is Close with a deadline: what is not handed over when ctx ends is lost.
+// Shutdown is Close with a deadline: what is not handed over when ctx ends is lost, unless Config.StateDir keeps it.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.close.Do(func() {
 		n.leaving.Store(true)
@@ -244,6 +254,9 @@ func (n *Node) Shutdown(ctx context.Context) error {
 			n.err = n.leave(ctx)
 		}
 		n.e.Close()
+		if n.state != nil {
+			n.err = errors.Join(n.err, n.state.end())
+		}
 	})
 	return n.err
 }

@@ -309,7 +309,7 @@ func (e *Engine) peekLedger(p *partition, l *Limit, key string, hash uint64, now
 		return x
 	}
 	b := p.base(l)
-	x := &ledger{limit: l, key: key, hash: hash, pool: b.pool, cap: b.cap, at: b.at, era: b.era, start: b.start}
+	x := &ledger{limit: l, key: key, hash: hash, pool: b.pool, cap: b.cap, at: b.at, era: b.era, start: b.start, exact: b.exact}
 	if b.m != nil {
 		x.m = bucket.Clone(b.m)
 	}

@@ -20,7 +20,7 @@
 // Files, in the order of a request: limit.go (the handle), decide.go (no credit: what now), ask.go (waiting for the owner),
 // account.go and ledger.go (the two sides), partition.go (which shares the owner holds), lend.go (to whom this node lends), fallback.go (the
 // owner is silent), local.go (bare buckets), tick.go, receive.go, view.go (membership and K), handoff.go and standby.go (changes of owner),
-// message.go and decode.go (the wire).
+// began.go (a cluster that starts), save.go and restore.go (a stop of the whole cluster), message.go and decode.go (the wire).
 //
 // # Guarantees
 //

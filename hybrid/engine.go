@@ -135,6 +135,8 @@ type Engine struct {
 	handSeq     uint64
 	standbySeq  uint64
 	unconfirmed []*sentStandby
+	kept        kept     // from before the cluster stopped
+	undelivered [][]byte // hand-offs of a node that leaves that were given up
 
 	out []outgoing
 	w   *writer
@@ -310,7 +312,7 @@ func (e *Engine) Close() {
 	}
 	e.asks = nil
 	for _, a := range e.active {
-		a.drain() // a take on credit does not look whether the engine is closed
+		a.r += a.drain() // a take on credit does not look whether the engine is closed
 	}
 	e.mu.Unlock()
 	close(e.done)

@@ -20,6 +20,7 @@ type handOff struct {
 	// has its balances still, and is only told what was spent of them.
 	since  uint64
 	copies []copyOf
+	began  map[int]began
 }
 
 // handing is a hand-off that has not been acknowledged.
@@ -29,6 +30,7 @@ type handing struct {
 	msg   []byte
 	next  int64
 	until int64
+	saved bool // records from a snapshot: not lost when this is given up
 }
 
 const (
@@ -54,6 +56,7 @@ func encodeHandOff(h *handOff) []byte {
 	w.b(h.fresh)
 	w.u(h.since)
 	w.copies(h.copies)
+	w.began(h)
 	return w.buf.Bytes()
 }
 
@@ -67,6 +70,7 @@ func decodeHandOff(b []byte) (*handOff, error) {
 		return nil, fmt.Errorf("%w: transfer of kind %d", errMessage, kind)
 	}
 	h := &handOff{restore: kind == kindRestore, id: r.u(), inc: r.u(), epoch: r.u(), parts: r.b(), fresh: r.b(), since: r.u(), copies: r.copies()}
+	r.began(h)
 	if r.err == nil && r.src.Len() > 0 {
 		r.err = fmt.Errorf("%d bytes too many", r.src.Len())
 	}
@@ -78,6 +82,10 @@ func decodeHandOff(b []byte) (*handOff, error) {
 
 // ReceiveTransfer takes in a message that a member sent with Network.Transfer.
 func (e *Engine) ReceiveTransfer(now int64, from string, msg []byte) {
+	if isSaved(msg) {
+		e.receiveSaved(now, from, msg)
+		return
+	}
 	h, err := decodeHandOff(msg)
 	if err != nil {
 		e.stats.malformed.Add(1)
@@ -146,7 +154,7 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 	fresh := h.fresh.has(p.id)
 	p.handedFresh = p.handedFresh || fresh
 	if !fresh {
-		p.told, p.fresh, p.bringing = true, false, false
+		p.goOn(h)
 	}
 	e.disown(p, h.inc, now)
 	had := 0.0
@@ -252,10 +260,13 @@ func (e *Engine) disown(p *partition, inc uint64, now int64) {
 
 func (e *Engine) inherit(p *partition, x *ledger, c *copyOf, now int64) {
 	p.refill(x, now)
-	x.start = 0
+	x.start, x.saved = 0, max(x.saved, c.saved)
 	switch {
 	case !x.granted:
 		debt := min(p.level(x, now), 0)
+		if p.bringing && x.m == nil {
+			x.start, x.exact = c.start, c.start > 0
+		}
 		x.held, x.heldUntil = c.out, now+e.lease()
 		if x.m == nil {
 			x.pool, x.at = debt+c.bal, now
@@ -305,7 +316,7 @@ func (e *Engine) letGo(lost []int, now int64) {
 	open := map[*peer]*group{}
 	for _, i := range lost {
 		p, to := e.parts[i], e.lend[i].owner
-		copies, fresh, since := e.copyLedgers(p, now), p.fresh && !p.told, p.adopted
+		copies, fresh, since, begun := e.copyLedgers(p, now), p.fresh && !p.told, p.adopted, p.began()
 		e.nledgers -= len(p.ledgers)
 		pending := p.pending
 		*p = partition{id: i, pending: pending, applied: p.applied, off: p.off}
@@ -315,13 +326,16 @@ func (e *Engine) letGo(lost []int, now int64) {
 		g := open[to]
 		if g == nil || g.bytes > handOffBytes || g.h.since != since {
 			e.handSeq++
-			g = &group{to: to, h: handOff{id: e.handSeq, inc: e.inc, epoch: e.ownEpoch, since: since, parts: newBits(len(e.parts)), fresh: newBits(len(e.parts))}}
+			g = &group{to: to, h: handOff{id: e.handSeq, inc: e.inc, epoch: e.ownEpoch, since: since, parts: newBits(len(e.parts)), fresh: newBits(len(e.parts)), began: map[int]began{}}}
 			open[to] = g
 			groups = append(groups, g)
 		}
 		g.h.parts.set(i)
 		if fresh {
 			g.h.fresh.set(i)
+		}
+		if begun.lineage != 0 {
+			g.h.began[i] = begun
 		}
 		g.h.copies = append(g.h.copies, copies...)
 		for _, c := range copies {
@@ -344,6 +358,7 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 		if c.full {
 			continue
 		}
+		c.saved, c.start = x.saved, p.coming(x)
 		for _, y := range x.entries {
 			if y.out() > 0 {
 				c.entries = append(c.entries, handedEntry{y.lender, y.inc, generation{y.gen, y.g, y.c, y.r, y.u}})
@@ -357,6 +372,7 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 	e.limits.Range(func(_ string, l *Limit) bool {
 		for _, v := range l.all() {
 			c := e.copyOf(p, p.base(v), now)
+			c.start = p.coming(p.base(v))
 			c.base, c.full, c.key = true, false, v.plan
 			copies = append(copies, c)
 		}
@@ -384,6 +400,12 @@ func (e *Engine) tickHandOff(now int64) {
 	keep := e.handing[:0]
 	for _, h := range e.handing {
 		if now > h.until {
+			if h.saved {
+				continue // its records wait for another attempt
+			}
+			if e.leaving {
+				e.undelivered = append(e.undelivered, h.msg)
+			}
 			e.stats.handOffsLost.Add(1)
 			e.log.Warn("hand-off was not acknowledged; the new owner of these keys starts them from what it knows", "to", h.to.name)
 			continue
@@ -399,6 +421,7 @@ func (e *Engine) tickHandOff(now int64) {
 
 func (e *Engine) handedOver(ids []uint64) {
 	e.handing = slices.DeleteFunc(e.handing, func(h *handing) bool { return slices.Contains(ids, h.id) })
+	e.keptHandedOver(ids)
 }
 
 // Leave hands all partitions to their heirs and returns the number of hand-offs in flight; call Handing until it is
@@ -420,6 +443,14 @@ func (e *Engine) Leave(now int64) error {
 		return fmt.Errorf("hybrid: no ring without this node: %w", err)
 	}
 	v.Ring = r
+	for _, a := range slices.Clone(e.active) {
+		if a.owner == e.self && a.ask == nil { // so that nothing of it is lost if the next owner stops as well
+			if n := a.drain(); n > 0 {
+				a.r += n
+				e.say(a, now)
+			}
+		}
+	}
 	e.setView(now, v)
 	return nil
 }

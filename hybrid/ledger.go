@@ -27,6 +27,8 @@ type ledger struct {
 	adopted   float64 // debt that was taken from the standby, until its owner tells it itself
 	brought   float64 // of start, so far
 	start     float64 // tokens that the shares bring along, all together
+	saved     float64 // tokens that count as used because a snapshot said so
+	exact     bool    // start is certain: it is brought with fallback wait too
 	full      float64
 	fullEra   uint64 // era that full was computed for, plus one
 
@@ -116,7 +118,7 @@ func (p *partition) advance(l *ledger, end int64) {
 			return
 		}
 		l.step(&p.eras[i], p.eras[i+1].from, out, true)
-		if w := p.eras[i+1].brought; w > 0 && l.limit.spec.Fallback != FallbackWait {
+		if w := p.eras[i+1].brought; w > 0 && (l.limit.spec.Fallback != FallbackWait || l.exact) {
 			l.pool += l.start * w // the cap follows with the fraction
 			l.brought += l.start * w
 		}

@@ -102,6 +102,7 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 		}
 		l.newTable(now)
 		l.publish(all)
+		e.defined(l, now)
 		e.limits.Store(s.Name, l)
 		return l, nil
 	}

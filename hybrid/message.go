@@ -92,6 +92,8 @@ type copyOf struct {
 	bal, cap         float64       // tokens
 	brought          float64       // of bal, or spent since: what came from a standby record, while its owner may have it too
 	out              float64       // credit that is out
+	saved            float64       // in a hand-off: see ledger
+	start            float64       // in a hand-off: see ledger
 	entries          []handedEntry // whose credit, in a hand-off
 	state            []byte        // of the meter, where the rule is not one token bucket
 	at               int64         // own clock: when it was true; not sent

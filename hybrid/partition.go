@@ -24,7 +24,10 @@ type partition struct {
 	fresh       bool    // taken over while the process was starting: others may yet tell
 	handedFresh bool    // a former owner said that it knew nothing either
 	takenAt     int64   // own clock
-	pending     []pendingHandOff
+	// lineage is a number for all that its ledgers have been through since some owner began them because nobody knew anything, in a
+	// cluster that started. It goes along with hand-offs. 0: they began otherwise.
+	lineage uint64
+	pending []pendingHandOff
 	// applied is the epoch of the last hand-off taken in from each former owner's incarnation. It outlives the time in which
 	// this node owns the partition: a hand-off that is sent again because its confirmation was lost may come after that.
 	applied map[uint64]uint64

@@ -25,6 +25,7 @@ func (e *Engine) doTick(now, late int64) {
 	e.tickAccounts(now)
 	e.tellRefused(now)
 	e.tickStandby(now)
+	e.tickKept(now)
 	e.tickHandOff(now)
 	owns := newBits(len(e.parts))
 	for i, p := range e.parts {
@@ -119,7 +120,7 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 		a.usedC, a.usedAt = k.c, now
 	}
 	hold := int64(idleTicks)
-	if a.limit.spec.Mode == Strict {
+	if a.limit.spec.Mode == Strict || e.leaving { // who leaves keeps nothing
 		hold = 0
 	}
 	if a.ask == nil && now-a.usedAt >= hold*e.tick {

@@ -186,7 +186,10 @@ func (e *Engine) startFull(p *partition, now int64) {
 	case e.established && !p.handedFresh:
 		p.fresh, p.told = false, true
 	default:
+		e.settleShares(p, now) // what comes first brings its part after the records are in place
 		e.startFrom(p, nil, true, now)
+		p.lineage = e.inc
+		e.useKept(p, now, true)
 	}
 }
 

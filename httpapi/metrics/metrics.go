@@ -53,7 +53,7 @@ type descs struct {
 	members, entries                       *prometheus.Desc
 	evictions, overflows, debt, pauses     *prometheus.Desc
 	handOffs, packets, bytes, dropped      *prometheus.Desc
-	tick                                   *prometheus.Desc
+	tick, state                            *prometheus.Desc
 }
 
 // NewCollector makes a collector, for those who have a registry already.
@@ -81,6 +81,7 @@ func NewCollector(node *jatah.Node) *Collector {
 		packets:   def("packets_total", "Packets between nodes.", "direction"),
 		bytes:     def("packet_bytes_total", "Bytes in these packets.", "direction"),
 		dropped:   def("packets_dropped_total", "Packets that were not used.", "reason"),
+		state:     def("state_writes_total", "Times that the state file was written, or could not be.", "result"),
 		tick:      def("tick_seconds", "How long the last sync took."),
 	}}
 }
@@ -90,7 +91,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	d := &c.desc
 	for _, desc := range []*prometheus.Desc{
 		d.decisions, d.dryRun, d.keys, d.asks, d.resent, d.timedOut, d.inFlight, d.wait, d.members, d.entries,
-		d.evictions, d.overflows, d.debt, d.pauses, d.handOffs, d.packets, d.bytes, d.dropped, d.tick,
+		d.evictions, d.overflows, d.debt, d.pauses, d.handOffs, d.packets, d.bytes, d.dropped, d.state, d.tick,
 	} {
 		ch <- desc
 	}
@@ -139,6 +140,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for reason, n := range s.Dropped { // the reasons are the node's own words
 		count(d.dropped, n, reason)
 	}
+	count(d.state, s.StateWrites, "ok")
+	count(d.state, s.StateFailures, "failed")
 	gauge(d.tick, s.Tick.Seconds())
 }
 

@@ -66,6 +66,7 @@ func Load(path string, environ []string, flags []Setting) (Config, error) {
 	}
 	l := merge(doc, environ, flags)
 	l.readSecret()
+	l.placeState()
 	cfg, err := l.finish()
 	if err != nil {
 		return Config{}, err
@@ -245,6 +246,13 @@ func (l *loader) readSecret() {
 	l.cfg.Node.Secret = secret
 	// What follows compares layers; the secret now counts as given here.
 	delete(l.at, "cluster.secret")
+}
+
+// placeState makes a relative path of a configuration file relative to that file, as that of the secret.
+func (l *loader) placeState() {
+	if at := l.at["state_dir"]; at.layer == inFile && l.cfg.Node.StateDir != "" && !filepath.IsAbs(l.cfg.Node.StateDir) {
+		l.cfg.Node.StateDir = filepath.Join(filepath.Dir(at.source), l.cfg.Node.StateDir)
+	}
 }
 
 func decodeSecret(s string) ([]byte, error) {

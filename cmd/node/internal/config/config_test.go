@@ -17,6 +17,7 @@ import (
 const wholeFile = `
 http: 127.0.0.1:9090
 node: n1
+state_dir: /var/lib/jatah
 cluster:
   name: blue
   bind: 10.0.0.1:7946
@@ -47,7 +48,7 @@ func TestEveryFieldOfTheFileIsRead(t *testing.T) {
 	want := Config{
 		HTTP: "127.0.0.1:9090",
 		Node: jatah.Config{
-			Node: "n1", Cluster: "blue", Bind: "10.0.0.1:7946", Advertise: "192.0.2.1:7946",
+			Node: "n1", StateDir: "/var/lib/jatah", Cluster: "blue", Bind: "10.0.0.1:7946", Advertise: "192.0.2.1:7946",
 			Join:   []string{"10.0.0.2:7946", "dns+srv://_jatah._tcp.example"},
 			Secret: []byte("0123456789abcdef"), SyncInterval: 200 * time.Millisecond,
 			AskTimeout: 20 * time.Millisecond, Expect: 3, Grace: jatah.Never,
@@ -150,7 +151,7 @@ func TestFlagsBeatEnvironmentBeatFile(t *testing.T) {
 
 func TestEveryFieldHasAVariable(t *testing.T) {
 	values := map[string]string{
-		"http": "127.0.0.1:1", "node": "n", "cluster.name": "c", "cluster.bind": "127.0.0.1:2",
+		"http": "127.0.0.1:1", "node": "n", "state_dir": "d", "cluster.name": "c", "cluster.bind": "127.0.0.1:2",
 		"cluster.advertise": "127.0.0.1:3", "cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==",
 		"cluster.secret_file": "s", "cluster.insecure": "true", "cluster.sync_interval": "1s",
 		"cluster.ask_timeout": "1s", "cluster.expect": "1", "cluster.grace": "1s",
@@ -177,6 +178,20 @@ func TestLinksOfAServiceCalledJatahAreNoSettings(t *testing.T) {
 		"JATAH_HEADLESS_SERVICE_HOST=10.0.0.2", "JATAH_HEADLESS_PORT_7946_UDP_PROTO=udp"}
 	if _, err := Merge(nil, environ, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestStateIsKeptBesideTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "jatah.yaml"), "state_dir: state\n")
+	for want, flags := range map[string][]Setting{filepath.Join(dir, "state"): nil, "here": {{"--state-dir", "state_dir", "here"}}} {
+		cfg, err := Load(file, nil, flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Node.StateDir != want {
+			t.Errorf("flags %v: %q, want %q", flags, cfg.Node.StateDir, want)
+		}
 	}
 }
 
