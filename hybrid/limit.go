@@ -25,6 +25,7 @@ type Limit struct {
 	counts   [2][Sources]*xsync.Counter // decisions: denied, allowed
 	dryRun   *xsync.Counter
 	gone     atomic.Bool
+	parent   atomic.Pointer[Limit]
 	warned   atomic.Bool // that an owner does not know the limit
 }
 
@@ -68,6 +69,10 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 	}
 	e.mu.Lock()
 	defer e.unlock()
+	parent, err := e.findParent(&s)
+	if err != nil {
+		return nil, err
+	}
 	now := e.now()
 	perNs := 0.0
 	if s.Rate.Per > 0 {
@@ -83,9 +88,11 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 		}
 		l.spec, l.perNs = s, perNs
 		l.def.Store(&s)
+		l.parent.Store(parent)
 		e.limits.Store(s.Name, l)
 		return l, nil
 	}
+	l.parent.Store(parent)
 	if l.spec == s {
 		return l, nil
 	}

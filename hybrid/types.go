@@ -123,6 +123,7 @@ type Spec struct {
 	Fallback  Fallback
 	Overshoot float64 // phi: the part of the burst that may be exceeded to save waiting; 0 to 1
 	DryRun    bool    // count what would be denied, deny nothing
+	Parent    string  // the limit that every take is under too, which has one key for all its children; "": none
 }
 
 // Decision is the answer to one request. A denial is a Decision, not an error.
