@@ -47,7 +47,7 @@ func (e *Engine) stands(h *hold, now int64) bool {
 	case SourceAllow:
 		return true
 	case SourceShare:
-		return e.sameFallback(h)
+		return e.sameFallback(a, h)
 	case SourceAhead:
 		return a.gen == h.gen
 	}
@@ -55,9 +55,9 @@ func (e *Engine) stands(h *hold, now int64) bool {
 }
 
 // sameFallback says that the fallback which a hold took from goes on: the share was not lent since.
-func (e *Engine) sameFallback(h *hold) bool {
-	f := &h.a.fallback
-	return f.active && f.started == h.since && e.lend[h.a.part].last <= f.started
+func (e *Engine) sameFallback(a *account, h *hold) bool {
+	f := &a.fallback
+	return f.active && f.started == h.since && e.lend[a.part].last <= f.started
 }
 
 // commit spends what is held; stands has just said that it may be.
@@ -113,7 +113,7 @@ func (e *Engine) cancel(h *hold, d *Decision, now int64) {
 // unfall gives back what fall took.
 func (e *Engine) unfall(a *account, h *hold, d *Decision, now int64) {
 	k := e.weight(now)
-	if !e.sameFallback(h) || k == 0 {
+	if !e.sameFallback(a, h) || k == 0 {
 		return
 	}
 	top := float64(wholeShare(a.limit.spec.Burst, k, e.rank(a.hash)))
