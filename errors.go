@@ -21,6 +21,8 @@ var (
 	ErrAlive = cluster.ErrAlive
 	// ErrLimit: a limit is defined wrongly.
 	ErrLimit = hybrid.ErrSpec
+	// ErrParent: the parent of a limit was removed; define it again, or the limit without it.
+	ErrParent = hybrid.ErrParent
 	// ErrUnknownLimit: there is no limit of this name.
 	ErrUnknownLimit = errors.New("jatah: unknown limit")
 	// ErrNegativeCost: a cost, refund or charge is below zero.

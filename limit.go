@@ -95,6 +95,9 @@ type Limit struct {
 	Overshoot float64  // phi, 0 to 1: the part of the burst that may be exceeded to save waiting
 	Fallback  Fallback // zero: FallbackShare
 	DryRun    bool     // count what would be denied, deny nothing
+	// Parent is the name of a limit defined before: a take is then the same take on both, charged together or not at all. All
+	// children share one key of the parent, its own name. It may have a parent too, up to eight. "": none.
+	Parent string
 }
 
 var limitName = regexp.MustCompile(`^[A-Za-z0-9_.\-/:]{1,64}$`)
@@ -112,7 +115,10 @@ func (l Limit) spec() (hybrid.Spec, error) {
 	if l.Algorithm != "" && l.Algorithm != TokenBucket {
 		return hybrid.Spec{}, fmt.Errorf("%w %q: algorithm %q does not exist; there is %s", ErrLimit, l.Name, l.Algorithm, TokenBucket)
 	}
-	s := hybrid.Spec{Name: l.Name, Rate: l.Rate, Burst: l.Burst, Mode: l.Mode, Fallback: l.Fallback, Overshoot: l.Overshoot, DryRun: l.DryRun}
+	if l.Parent != "" && (!limitName.MatchString(l.Parent) || l.Parent == l.Name) {
+		return hybrid.Spec{}, fmt.Errorf("%w %q: the parent %.80q must be the name of another limit", ErrLimit, l.Name, l.Parent)
+	}
+	s := hybrid.Spec{Name: l.Name, Rate: l.Rate, Burst: l.Burst, Mode: l.Mode, Fallback: l.Fallback, Overshoot: l.Overshoot, DryRun: l.DryRun, Parent: l.Parent}
 	if s.Burst == 0 {
 		s.Burst = l.Rate.Count
 	}
@@ -120,5 +126,5 @@ func (l Limit) spec() (hybrid.Spec, error) {
 }
 
 func limitOf(s hybrid.Spec) Limit {
-	return Limit{Name: s.Name, Rate: s.Rate, Burst: s.Burst, Algorithm: TokenBucket, Mode: s.Mode, Overshoot: s.Overshoot, Fallback: s.Fallback, DryRun: s.DryRun}
+	return Limit{Name: s.Name, Rate: s.Rate, Burst: s.Burst, Algorithm: TokenBucket, Mode: s.Mode, Overshoot: s.Overshoot, Fallback: s.Fallback, DryRun: s.DryRun, Parent: s.Parent}
 }

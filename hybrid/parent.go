@@ -8,12 +8,16 @@ import (
 // ErrParent says that the parent of a limit has been removed: nothing passes under the limit until it is defined again.
 var ErrParent = errors.New("hybrid: the parent of the limit is not defined any more")
 
-// maxParents is how long a chain of parents may be.
-const maxParents = 8
+// MaxParents is how long a chain of parents may be.
+const MaxParents = 8
 
 // Parent is the limit that this one is under, nil: none. A take is then the same take on both, of the parent's one key that all
 // children share: the parent's name.
 func (l *Limit) Parent() *Limit { return l.parent.Load() }
+
+// BeginUnder starts a take of a limit that has a parent: the same take on both, charged together or not at all. Finish gives one
+// Decision.
+func (l *Limit) BeginUnder(key string, cost int64) *All { return l.e.BeginAll([]Take{{l, key, cost}}) }
 
 // up is Parent, found anew where the parent was removed and defined again.
 func (l *Limit) up() (*Limit, error) {
@@ -39,8 +43,8 @@ func (e *Engine) findParent(s *Spec) (first *Limit, err error) {
 		if name == s.Name {
 			return nil, fmt.Errorf("%w %q: its parents lead back to itself: %s", ErrSpec, s.Name, path)
 		}
-		if n > maxParents {
-			return nil, fmt.Errorf("%w %q: it has more than %d parents: %s", ErrSpec, s.Name, maxParents, path)
+		if n > MaxParents {
+			return nil, fmt.Errorf("%w %q: it has more than %d parents: %s", ErrSpec, s.Name, MaxParents, path)
 		}
 		l, ok := e.limits.Load(name)
 		if !ok {

@@ -97,8 +97,8 @@ func (x *All) addChain(i int, t Take, index map[ledgerKey]int) {
 	for depth := 0; l != nil; depth++ {
 		p := x.add(i, l, key, t.Cost, index)
 		up, err := l.up()
-		if err == nil && up != nil && depth == maxParents {
-			err = fmt.Errorf("%w %q: it has more than %d parents", ErrSpec, t.Limit.Spec().Name, maxParents)
+		if err == nil && up != nil && depth == MaxParents {
+			err = fmt.Errorf("%w %q: it has more than %d parents", ErrSpec, t.Limit.Spec().Name, MaxParents)
 		}
 		if err != nil {
 			p.decide(Decision{Mode: p.s.Mode, RetryAfter: x.e.cfg.Tick, Err: err})

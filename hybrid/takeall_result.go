@@ -36,14 +36,14 @@ func (x *All) result() AllDecision {
 			first = k.take
 			r.Decisions[k.take] = d
 		} else {
-			r.Decisions[k.take].under(d)
+			r.Decisions[k.take].Under(d)
 		}
 	}
 	return r
 }
 
-// under makes d, of a key, the decision of the key and its parent together.
-func (d *Decision) under(parent Decision) {
+// Under makes d, of a key, the decision of the key and its parent together.
+func (d *Decision) Under(parent Decision) {
 	switch {
 	case d.Err != nil:
 	case parent.Err != nil:

@@ -218,6 +218,9 @@ func check(_ context.Context, c console, args []string) error {
 		if l.DryRun {
 			fmt.Fprint(c.out, ", dry run")
 		}
+		if l.Parent != "" {
+			fmt.Fprintf(c.out, ", under %s", l.Parent)
+		}
 		fmt.Fprintln(c.out)
 	}
 	return nil

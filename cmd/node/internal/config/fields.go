@@ -52,7 +52,7 @@ func Flags() []Flag {
 		}
 	}
 	return append(out, Flag{Path: limitsPath, Name: "limit",
-		Want: "a limit such as api=100/min,burst=20,mode=strict,fallback=deny; other options are overshoot=0.1 and dry_run=true", List: true})
+		Want: "a limit such as api=100/min,burst=20,mode=strict,fallback=deny; other options are overshoot=0.1, dry_run=true and parent=total", List: true})
 }
 
 const (
@@ -122,6 +122,10 @@ var limitFields = []*limitField{
 	{"dry_run", boolean, "true or false", func(l *jatah.Limit, v string) (err error) {
 		l.DryRun, err = parseBool(v)
 		return err
+	}},
+	{"parent", text, "the name of another limit, such as total", func(l *jatah.Limit, v string) error {
+		l.Parent = v
+		return probe(jatah.Limit{Parent: v})
 	}},
 }
 
