@@ -125,7 +125,7 @@ var limitFields = []*limitField{
 	}},
 	{"parent", text, "the name of another limit, such as total", func(l *jatah.Limit, v string) error {
 		l.Parent = v
-		return probe(jatah.Limit{Parent: v})
+		return probe(jatah.Limit{Name: v})
 	}},
 }
 
