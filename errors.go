@@ -23,6 +23,8 @@ var (
 	ErrAlive = cluster.ErrAlive
 	// ErrLimit: a limit is defined wrongly.
 	ErrLimit = hybrid.ErrSpec
+	// ErrParent: the parent of a limit was removed; define it again, or the limit without it.
+	ErrParent = hybrid.ErrParent
 	// ErrUnknownLimit: there is no limit of this name.
 	ErrUnknownLimit = errors.New("jatah: unknown limit")
 	// ErrUnknownPlan: the limit has no plan of this name.

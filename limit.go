@@ -127,6 +127,9 @@ type Limit struct {
 	Overrides []Override
 
 	MaxLog int // SlidingLog: requests remembered per key, before neighbours are merged; 0: 1024
+	// Parent is the name of a limit defined before: a take is then the same take on both, charged together or not at all. All
+	// children share one key of the parent, its own name. It may have a parent too, up to eight. "": none.
+	Parent string
 }
 
 // Plan is the amounts of one plan: the fields mean what they mean in Limit, whose algorithm, mode and fallback hold.
@@ -164,7 +167,10 @@ func (l Limit) spec() (hybrid.Spec, error) {
 	if len(l.Rates) == 1 && l.Rate == (Rate{}) {
 		l.Rate, l.Rates = l.Rates[0], nil
 	}
-	s := hybrid.Spec{Name: l.Name, Rate: l.Rate, Burst: l.Burst, Mode: l.Mode, Fallback: l.Fallback, Overshoot: l.Overshoot, DryRun: l.DryRun}
+	if l.Parent != "" && (!limitName.MatchString(l.Parent) || l.Parent == l.Name) {
+		return hybrid.Spec{}, fmt.Errorf("%w %q: the parent %.80q must be the name of another limit", ErrLimit, l.Name, l.Parent)
+	}
+	s := hybrid.Spec{Name: l.Name, Rate: l.Rate, Burst: l.Burst, Mode: l.Mode, Fallback: l.Fallback, Overshoot: l.Overshoot, DryRun: l.DryRun, Parent: l.Parent}
 	if r := l.rule(); r != nil {
 		s.Rule = r
 		if len(l.Rates) > 0 && l.Rate != (Rate{}) {
@@ -251,7 +257,7 @@ func (l Limit) rule() *bucket.Spec {
 }
 
 func limitOf(s hybrid.Spec) Limit {
-	l := Limit{Name: s.Name, Rate: s.Rate, Burst: s.Burst, Algorithm: TokenBucket, Mode: s.Mode, Overshoot: s.Overshoot, Fallback: s.Fallback, DryRun: s.DryRun}
+	l := Limit{Name: s.Name, Rate: s.Rate, Burst: s.Burst, Algorithm: TokenBucket, Mode: s.Mode, Overshoot: s.Overshoot, Fallback: s.Fallback, DryRun: s.DryRun, Parent: s.Parent}
 	if r := s.Rule; r != nil {
 		if l.Algorithm, l.Burst = r.Algorithm, r.Burst; len(r.Rates) > 1 {
 			l.Rate, l.Rates = Rate{}, slices.Clone(r.Rates)

@@ -20,11 +20,14 @@ type State = hybrid.State
 func (l *Limiter) Limit() Limit { return limitOf(l.l.Spec()) }
 
 // Take decides a request of the given cost in tokens for a key. Cost 0 is a look. It never blocks longer than
-// Config.AskTimeout, nor beyond the end of ctx. Bad input is told in Decision.Err: ErrKeyEmpty, ErrKeyTooLong,
-// ErrNegativeCost; so are ErrClosed, ErrOverflow and the context's error.
+// Config.AskTimeout, nor beyond the end of ctx. Under a limit with a Parent it is the same take on both. Bad input is told in Decision.Err: ErrKeyEmpty, ErrKeyTooLong,
+// ErrNegativeCost; so are ErrClosed, ErrOverflow, ErrParent and the context's error.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) Decision {
 	if err := checkKey(key); err != nil {
 		return l.bad(err)
+	}
+	if l.l.Parent() != nil {
+		return l.l.BeginUnder(key, cost).Finish(ctx).Decisions[0]
 	}
 	return l.l.Take(ctx, key, cost)
 }
@@ -52,10 +55,13 @@ func (l *Limiter) Peek(ctx context.Context, key string) (State, error) {
 }
 
 // Refund gives n tokens back, never above the burst. If the owner of the key does not answer now it is told later.
-// The Decision describes the key afterwards; OK means that the refund counts.
+// The Decision describes the key afterwards; OK means that the refund counts. It goes to a Parent's key too; Peek and Reset do not.
 func (l *Limiter) Refund(ctx context.Context, key string, n int64) Decision {
 	if err := checkKey(key); err != nil {
 		return l.bad(err)
+	}
+	if l.l.Parent() != nil {
+		return l.throughParents(key, func(l *hybrid.Limit, key string) Decision { return l.Refund(ctx, key, n) })
 	}
 	return l.l.Refund(ctx, key, n)
 }
@@ -64,6 +70,9 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) Decision {
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) Decision {
 	if err := checkKey(key); err != nil {
 		return l.bad(err)
+	}
+	if l.l.Parent() != nil {
+		return l.throughParents(key, func(l *hybrid.Limit, key string) Decision { return l.Charge(ctx, key, n) })
 	}
 	return l.l.Charge(ctx, key, n)
 }
@@ -91,6 +100,7 @@ func (n *Node) Batch(ctx context.Context, reqs []Request) []Decision {
 		i int
 		l *hybrid.Limit
 		p *hybrid.Pending
+		x *hybrid.All // of a limit with a parent
 	}
 	var waits []wait
 	for i, r := range reqs {
@@ -108,14 +118,22 @@ func (n *Node) Batch(ctx context.Context, reqs []Request) []Decision {
 			continue
 		}
 		l = h.l
+		if l.Parent() != nil {
+			waits = append(waits, wait{i, l, nil, l.BeginUnder(r.Key, r.Cost)})
+			continue
+		}
 		d, p := l.Begin(r.Key, r.Cost)
 		if p == nil {
 			ds[i] = d
 			continue
 		}
-		waits = append(waits, wait{i, l, p})
+		waits = append(waits, wait{i, l, p, nil})
 	}
 	for _, w := range waits {
+		if w.x != nil {
+			ds[w.i] = w.x.Finish(ctx).Decisions[0]
+			continue
+		}
 		ds[w.i] = w.l.Finish(ctx, w.p)
 	}
 	return ds

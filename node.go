@@ -181,7 +181,7 @@ func (n *Node) Wait(ctx context.Context) error {
 
 // Limit defines a limit, or changes the one of the same name while it is in use: what was used stays used. Only a change to or from
 // mode split starts keys anew, since a share of one's own knows nothing of a pool: it may let one burst through once more. The
-// error wraps ErrLimit.
+// error wraps ErrLimit. A Parent must be defined on this node already.
 func (n *Node) Limit(l Limit) (*Limiter, error) {
 	s, err := l.spec()
 	if err != nil {
@@ -213,7 +213,8 @@ func (n *Node) Limits() []Limit {
 	return ls
 }
 
-// RemoveLimit forgets a limit and all its keys; it says whether there was one. Handles on it are refused from then on.
+// RemoveLimit forgets a limit and all its keys; it says whether there was one. Handles on it are refused from then on, and so are
+// takes of limits that have it as Parent, with ErrParent, until it is defined again.
 func (n *Node) RemoveLimit(name string) bool { return n.e.Remove(name) }
 
 // Forget drops a member that failed, on every node, so that its share need not stay reserved for Config.Grace. Do it

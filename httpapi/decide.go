@@ -13,12 +13,20 @@ import (
 // operation is a method of a limiter that makes a decision.
 type operation func(l *jatah.Limiter, ctx context.Context, key string, cost int64) jatah.Decision
 
+// decider decides what the body in s.in asks for. Denials have the status deny; the answer's body is s.out.
+type decider func(ctx context.Context, s *scratch, deny int) (answer, *problem)
+
 // decision serves take, refund and charge, which differ in the operation only.
 func (h *Handler) decision(op operation) http.HandlerFunc {
+	return h.answering(func(ctx context.Context, s *scratch, deny int) (answer, *problem) { return h.decide(ctx, op, s, deny) })
+}
+
+// answering serves a call that charges, and so may be repeated with an Idempotency-Key.
+func (h *Handler) answering(decide decider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s := h.borrow()
 		defer h.giveBack(s)
-		a, p := h.answerTo(r, op, s)
+		a, p := h.answerTo(r, decide, s)
 		if p != nil {
 			refuse(w, r, p)
 			return
@@ -28,7 +36,7 @@ func (h *Handler) decision(op operation) http.HandlerFunc {
 }
 
 // answerTo checks all of a request before it decides, so that a problem has charged nothing.
-func (h *Handler) answerTo(r *http.Request, op operation, s *scratch) (a answer, p *problem) {
+func (h *Handler) answerTo(r *http.Request, decide decider, s *scratch) (a answer, p *problem) {
 	deny, p := denyStatus(r)
 	if p != nil {
 		return a, p
@@ -44,9 +52,9 @@ func (h *Handler) answerTo(r *http.Request, op operation, s *scratch) (a answer,
 		return a, p
 	}
 	if repeatable {
-		return h.decideOnce(r, key, op, s, deny)
+		return h.decideOnce(r, key, decide, s, deny)
 	}
-	return h.decide(r.Context(), op, s, deny)
+	return decide(r.Context(), s, deny)
 }
 
 // decide makes the decision that s.in asks for. The answer's body is s.out.
@@ -76,7 +84,7 @@ func (h *Handler) decide(ctx context.Context, op operation, s *scratch, deny int
 // decideOnce is decide for a request with an Idempotency-Key: the first decides,
 // the others get its answer. Problems are not remembered, they charged nothing; so the
 // next request with the key decides anew.
-func (h *Handler) decideOnce(r *http.Request, key string, op operation, s *scratch, deny int) (answer, *problem) {
+func (h *Handler) decideOnce(r *http.Request, key string, decide decider, s *scratch, deny int) (answer, *problem) {
 	// The path is part of the key, so that a take and the charge after it may share a request's id.
 	key = r.URL.Path + " " + key
 	print := h.fingerprint(r.URL.RawQuery, s.in)
@@ -84,7 +92,7 @@ func (h *Handler) decideOnce(r *http.Request, key string, op operation, s *scrat
 		e, role := h.repeats.begin(time.Since(h.start), key, print)
 		switch role {
 		case lead:
-			return h.lead(r, e, op, s, deny)
+			return h.lead(r, e, decide, s, deny)
 		case conflict:
 			return answer{}, &problem{
 				slug: "idempotency-key-reused", status: http.StatusUnprocessableEntity, field: "Idempotency-Key",
@@ -106,9 +114,9 @@ func (h *Handler) decideOnce(r *http.Request, key string, op operation, s *scrat
 }
 
 // lead decides for all requests with the same key.
-func (h *Handler) lead(r *http.Request, e *repeat, op operation, s *scratch, deny int) (a answer, p *problem) {
+func (h *Handler) lead(r *http.Request, e *repeat, decide decider, s *scratch, deny int) (a answer, p *problem) {
 	var kept *answer
-	defer func() { // also when op panics: nobody may wait for ever
+	defer func() { // also when decide panics: nobody may wait for ever
 		now := time.Since(h.start)
 		h.repeats.finish(now, e, kept)
 		if n := h.repeats.droppedEarly(now); n > 0 {
@@ -117,7 +125,7 @@ func (h *Handler) lead(r *http.Request, e *repeat, op operation, s *scratch, den
 	}()
 	// A client that hangs up is the very one that repeats. So the decision is made
 	// without it and remembered; the limiter bounds how long that takes.
-	a, p = h.decide(context.WithoutCancel(r.Context()), op, s, deny)
+	a, p = decide(context.WithoutCancel(r.Context()), s, deny)
 	if p == nil {
 		kept = &answer{status: a.status, head: a.head, body: bytes.Clone(a.body)}
 	}

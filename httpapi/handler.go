@@ -26,7 +26,7 @@ type Config struct {
 	// the seconds from now.
 	ResetEpoch bool
 
-	// MaxBatch bounds the items of a batch. 0: 1000.
+	// MaxBatch bounds the items of a batch and of a take-all. 0: 1000.
 	MaxBatch int
 
 	// RepeatEntries and RepeatBytes bound the memory for answers that were
@@ -100,6 +100,7 @@ func (h *Handler) routes() []route {
 		{"POST", "/v1/take", h.decision((*jatah.Limiter).Take)},
 		{"POST", "/v1/refund", h.decision((*jatah.Limiter).Refund)},
 		{"POST", "/v1/charge", h.decision((*jatah.Limiter).Charge)},
+		{"POST", "/v1/take-all", h.answering(h.decideAll)},
 		{"POST", "/v1/batch", h.batch},
 		{"GET", "/v1/peek", h.peek},
 		{"DELETE", "/v1/keys", h.resetKey},

@@ -18,6 +18,7 @@ type limitBody struct {
 	Overshoot float64  `json:"overshoot"`
 	Fallback  string   `json:"fallback"`
 	DryRun    bool     `json:"dry_run"`
+	Parent    string   `json:"parent,omitempty"`
 
 	Calendar       string `json:"calendar,omitempty"`
 	Timezone       string `json:"timezone,omitempty"`
@@ -32,7 +33,7 @@ type limitBody struct {
 func bodyOf(l jatah.Limit) limitBody {
 	b := limitBody{
 		Name: l.Name, Algorithm: cmp.Or(l.Algorithm, jatah.TokenBucket), Burst: burstOf(l),
-		Mode: l.Mode.String(), Overshoot: l.Overshoot, Fallback: l.Fallback.String(), DryRun: l.DryRun,
+		Mode: l.Mode.String(), Overshoot: l.Overshoot, Fallback: l.Fallback.String(), DryRun: l.DryRun, Parent: l.Parent,
 		Calendar: l.Calendar, Timezone: l.Timezone, Queue: l.Queue, MaxWait: spanOf(l.MaxWait),
 		BurstRate: rateOf(l.BurstRate), BurstThreshold: rateOf(l.BurstThreshold), BurstTime: spanOf(l.BurstTime), MaxLog: l.MaxLog,
 	}

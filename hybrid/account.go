@@ -8,7 +8,7 @@ import (
 
 // account is the lender's side of one key.
 //
-// credit is G - C - R, the one word that a local decision touches: a take lowers it by one
+// credit is G - C - R - held, the one word that a local decision touches: a take lowers it by one
 // compare-and-swap, so C needs no counter of its own. It is raised only under the engine's
 // lock. Below zero it is what was spent beyond credit: owed to the owner. Every account with
 // credit is on the engine's active list, so a take need not tell the tick about itself.
@@ -33,6 +33,8 @@ type account struct {
 	ownerInc uint64
 	gen      uint64
 	g, r, u  int64
+	held     int64      // tokens of credit that take-alls have set aside, see hold
+	recalled bool       // the owner wanted it back meanwhile
 	was      generation // of the owner before: credit that this owner may grant anew, if it was handed over
 	ack      counters   // as the owner has echoed them
 	sent     counters   // as reported last
@@ -111,7 +113,7 @@ func (a *account) spend(cost int64) (left int64, ok bool) {
 
 // counters reads C, R and U as of now.
 func (a *account) counters() counters {
-	return counters{c: a.g - a.r - a.credit.Load(), r: a.r, u: a.u}
+	return counters{c: a.g - a.r - a.credit.Load() - a.held, r: a.r, u: a.u}
 }
 
 // missing is the most that a refund can give: the burst, and a debt on top of it as far as it is known here.
@@ -137,6 +139,7 @@ func (a *account) drain() int64 {
 // has not been charged goes along, so does a refund that nobody has been told of yet. A refund that was
 // told and not confirmed does not: it may have been taken in, and giving it twice would admit too much.
 func (e *Engine) renew(a *account) {
+	a.release()
 	left := a.drain()
 	a.was = generation{number: a.gen, g: a.g, c: a.g - a.r - left, r: a.r, u: max(a.sent.u, a.ack.u)}
 	if left == 0 {
@@ -195,8 +198,9 @@ func (a *account) report(now int64) report {
 			want = saturatingAdd(want, w.cost)
 		}
 		if len(a.ask.waiters) > 0 && want > 0 {
-			m.want = saturatingAdd(k.c+k.r, want)
-			m.least = saturatingAdd(k.c+k.r, a.ask.waiters[0].cost)
+			base := k.c + k.r + a.held // what is held is granted, and not for who waits now
+			m.want = saturatingAdd(base, want)
+			m.least = saturatingAdd(base, a.ask.waiters[0].cost)
 		}
 	}
 	return m

@@ -18,7 +18,8 @@ type ask struct {
 type waiter struct {
 	cost  int64 // 0: wants to know the balance, no tokens
 	until int64
-	asked bool // its cost was in the message that was sent last
+	hold  *hold // not nil: of a take-all, which holds what it gets there before it spends it
+	asked bool  // its cost was in the message that was sent last
 	done  chan Decision
 }
 
@@ -30,8 +31,11 @@ const (
 )
 
 // wait queues a request for the owner's answer, and asks unless an ask is in flight.
-func (e *Engine) wait(a *account, cost, now int64) *waiter {
-	w := &waiter{cost: cost, until: now + int64(e.cfg.AskTimeout), done: make(chan Decision, 1)}
+func (e *Engine) wait(a *account, cost, now int64) *waiter { return e.waitInto(a, cost, nil, now) }
+
+// waitInto is wait for a take-all: what the owner grants is held in h.
+func (e *Engine) waitInto(a *account, cost int64, h *hold, now int64) *waiter {
+	w := &waiter{cost: cost, hold: h, until: now + int64(e.cfg.AskTimeout), done: make(chan Decision, 1)}
 	if a.ask == nil {
 		a.ask = &ask{started: now}
 		if len(e.asks) == 0 {
@@ -121,6 +125,9 @@ func (e *Engine) serve(a *account, g *grant, now int64) {
 			continue
 		}
 		if _, ok := a.spend(w.cost); ok {
+			if w.hold != nil {
+				a.setAside(w.hold, w.cost, SourceOwner)
+			}
 			e.stats.askTime(now - k.started)
 			d := a.decision(true, SourceOwner, now)
 			d.Delay = a.departs(g)
@@ -240,7 +247,7 @@ func (e *Engine) expire(a *account, now int64) {
 			continue
 		}
 		e.stats.timedOut.Add(1)
-		w.done <- e.fall(a, w.cost, now)
+		w.done <- e.fallInto(a, w.cost, w.hold, now)
 	}
 	if a.ask.waiters = rest; len(rest) == 0 {
 		e.endAsk(a)
@@ -250,7 +257,7 @@ func (e *Engine) expire(a *account, now int64) {
 // giveUp decides all waiters of an account by fallback, because its owner is silent.
 func (e *Engine) giveUp(a *account, now int64) {
 	for _, w := range a.ask.waiters {
-		w.done <- e.fall(a, w.cost, now)
+		w.done <- e.fallInto(a, w.cost, w.hold, now)
 	}
 	a.ask.waiters = nil
 	e.endAsk(a)
@@ -274,6 +281,7 @@ func (e *Engine) probe(now int64) (any bool) {
 
 // giveBack returns the credit that was not used since the last tick.
 func (e *Engine) giveBack(a *account, now int64) {
+	a.recalled = a.held > 0
 	if k := a.counters(); k.c != a.usedC || a.ask != nil {
 		return
 	}

@@ -192,7 +192,7 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 	var flags uint64
 	if m.want > n.g {
 		flags = e.refusing(p, x, n, m, now)
-	} else {
+	} else if m.want > 0 { // a report that wants nothing does not end the denial that its sender holds
 		n.refused = 0
 	}
 	e.changed(p, x)

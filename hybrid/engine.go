@@ -91,6 +91,7 @@ type Engine struct {
 	limits *xsync.Map[string, *Limit]
 	stats  counts
 	closed atomic.Bool
+	bareMu sync.Mutex    // take-alls on bare buckets, one at a time
 	splitK atomic.Int64  // K that shares of split mode are made for
 	kick   chan struct{} // wakes the loop that resends asks
 	done   chan struct{}

@@ -32,6 +32,7 @@ type Limit struct {
 	counts   [2][Sources]*xsync.Counter // decisions: denied, allowed
 	dryRun   *xsync.Counter
 	gone     *atomic.Bool
+	parent   *atomic.Pointer[Limit]
 	warned   atomic.Bool // that an owner does not know the limit
 }
 
@@ -85,11 +86,15 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 	}
 	e.mu.Lock()
 	defer e.unlock()
+	parent, err := e.findParent(&s)
+	if err != nil {
+		return nil, err
+	}
 	now := e.now()
 	l, ok := e.limits.Load(s.Name)
 	if !ok {
 		l = &Limit{e: e, accounts: xsync.NewMap[string, *account](), buckets: bucket.NewTable(own.params, e.cfg.MaxKeys), dryRun: xsync.NewCounter(),
-			meters: &atomic.Pointer[bucket.MeterTable]{}, plans: &atomic.Pointer[planTable]{}, gone: &atomic.Bool{}}
+			meters: &atomic.Pointer[bucket.MeterTable]{}, plans: &atomic.Pointer[planTable]{}, gone: &atomic.Bool{}, parent: &atomic.Pointer[Limit]{}}
 		l.root = l
 		for i := range l.counts {
 			for j := range l.counts[i] {
@@ -102,10 +107,12 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 		}
 		l.newTable(now)
 		l.publish(all)
+		l.parent.Store(parent)
 		e.defined(l, now)
 		e.limits.Store(s.Name, l)
 		return l, nil
 	}
+	l.parent.Store(parent)
 	if reflect.DeepEqual(l.spec, own.spec) {
 		return l, nil
 	}

@@ -112,7 +112,7 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 		return false
 	}
 	// The lease would run out before the next tick.
-	if a.g > 0 && a.owner != e.self && now+e.tick > a.until && a.credit.Load() > 0 {
+	if a.g > 0 && a.owner != e.self && now+e.tick > a.until && a.credit.Load()+a.held > 0 {
 		e.renew(a)
 	}
 	k := a.counters()
@@ -138,9 +138,9 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 			}
 			settled = a.counters() == a.ack
 		}
-		return !settled || a.credit.Load() != 0 || a.ask != nil
+		return !settled || a.credit.Load() != 0 || a.held != 0 || a.ask != nil
 	}
-	held := a.credit.Load() != 0
+	held := a.credit.Load() != 0 || a.held != 0
 	if a.owner != nil && (!settled || held && now-a.sentAt >= renewTicks*e.tick) {
 		a.owner.reports = append(a.owner.reports, a.report(now))
 	}
@@ -192,7 +192,8 @@ func (e *Engine) awake(now int64) {
 			}
 		}
 		for a.ask != nil && len(a.ask.waiters) > 0 {
-			a.ask.waiters[0].done <- e.fall(a, a.ask.waiters[0].cost, now)
+			w := a.ask.waiters[0]
+			w.done <- e.fallInto(a, w.cost, w.hold, now)
 			a.ask.waiters = a.ask.waiters[1:]
 		}
 		a.ask = nil
@@ -221,7 +222,7 @@ func (e *Engine) forgettable(a *account, now int64) bool {
 	if a.limit.gone.Load() {
 		return !a.live && a.ask == nil // there is nobody to tell the rest
 	}
-	if a.live || a.ask != nil || a.credit.Load() != 0 || a.counters() != a.ack && a.counters() != (counters{}) {
+	if a.live || a.ask != nil || a.held != 0 || a.credit.Load() != 0 || a.counters() != a.ack && a.counters() != (counters{}) {
 		return false
 	}
 	if a.mustWait(1, now) > 0 {

@@ -127,6 +127,7 @@ type Spec struct {
 
 	Plans     map[string]Amounts // other amounts, which a caller names, or an override
 	Overrides []Override
+	Parent    string // the limit that every take is under too, which has one key for all its children; "": none
 }
 
 // Decision is the answer to one request. A denial is a Decision, not an error.

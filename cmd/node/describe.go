@@ -36,6 +36,7 @@ func describeLimit(l jatah.Limit) string {
 	add(true, "fallback %s", l.Fallback)
 	add(l.Overshoot > 0, "overshoot %g", l.Overshoot)
 	add(l.DryRun, "dry run")
+	add(l.Parent != "", "under %s", l.Parent)
 	return strings.Join(parts, ", ")
 }
 

@@ -185,6 +185,7 @@ func (l *loader) finish() (Config, error) {
 		l.cfg.Node.Bind = DefaultBind
 	}
 	l.checkSecret()
+	l.orderLimits()
 	if len(l.problems) > 0 {
 		return Config{}, l.problems
 	}

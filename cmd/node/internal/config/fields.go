@@ -146,6 +146,10 @@ var limitFields = []*limitField{
 		l.MaxLog = int(n)
 		return err
 	}},
+	{"parent", text, "the name of another limit, such as total", func(l *jatah.Limit, v string) error {
+		l.Parent = v
+		return probe(jatah.Limit{Name: v})
+	}},
 }
 
 func fieldOf(fields []*field, path string) *field {

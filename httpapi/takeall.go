@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jatah-io/jatah"
+)
+
+// decideAll makes the decision about all takes in s.in together. The answer's body is s.out.
+func (h *Handler) decideAll(ctx context.Context, s *scratch, deny int) (a answer, p *problem) {
+	items, p := decodeBatch(s.in, h.cfg.MaxBatch)
+	if p != nil {
+		return a, p
+	}
+	if len(items) == 0 {
+		return a, badField("takes", "takes is empty; name at least one limit and key.")
+	}
+	takes, limits, asks := make([]take, len(items)), make([]jatah.Limit, len(items)), make([]jatah.Request, len(items))
+	for i, item := range items {
+		if takes[i], limits[i], p = h.readItem(item); p != nil {
+			return a, inItem(i, p)
+		}
+		asks[i] = jatah.Request{Limit: limits[i].Name, Key: takes[i].key, Cost: takes[i].cost}
+	}
+	r := h.node.TakeAll(ctx, asks)
+	if r.Err != nil {
+		return a, h.problemOfAll(r, limits)
+	}
+	s.out = appendAll(s.out[:0], &r, limits, takes)
+	i := tightest(&r)
+	h.cfg.decisionHeads(&s.heads, &limits[i], &r.Decisions[i], len(s.out), time.Now)
+	a = answer{status: http.StatusOK, head: s.heads.values(), body: s.out}
+	if !r.OK {
+		a.status = deny
+	}
+	return a, nil
+}
+
+func appendAll(b []byte, r *jatah.Result, limits []jatah.Limit, takes []take) []byte {
+	b = append(b, `{"allowed":false,"violated":[`...)
+	if r.OK {
+		b = append(b[:0], `{"allowed":true,"violated":[`...)
+	}
+	for i, name := range r.Violated {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSON(b, name)
+	}
+	b = append(b, `],"results":[`...)
+	for i := range takes {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendDecision(b, &limits[i], &r.Decisions[i], takes[i].echo, takes[i].cost)
+	}
+	return append(b, "]}\n"...)
+}
+
+// tightest is the decision that the headers tell of: the refusal that lasts longest, or else where the least is left.
+func tightest(r *jatah.Result) (at int) {
+	for i := range r.Decisions {
+		d, best := &r.Decisions[i], &r.Decisions[at]
+		switch {
+		case d.OK != best.OK:
+			if best.OK {
+				at = i
+			}
+		case d.OK && d.Remaining < best.Remaining, !d.OK && d.RetryAfter > best.RetryAfter:
+			at = i
+		}
+	}
+	return at
+}
+
+// problemOfAll is the problem of the take that could not be decided, because of which none was.
+func (h *Handler) problemOfAll(r jatah.Result, limits []jatah.Limit) *problem {
+	for i, d := range r.Decisions {
+		if d.Err != nil {
+			return inItem(i, h.problemOf(d.Err, limits[i].Name))
+		}
+	}
+	return h.problemOf(r.Err, "")
+}
+
+// inItem says of a problem in which take it is; nothing was taken for the others either.
+func inItem(i int, p *problem) *problem {
+	q, where := *p, fmt.Sprintf("takes[%d]", i)
+	switch {
+	case q.status == http.StatusServiceUnavailable:
+		return p // of the node, not of the take
+	case q.field == "":
+		q.field = where
+	default:
+		q.field = where + "." + q.field
+	}
+	return &q
+}
