@@ -2,6 +2,8 @@ package jatah
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
 	"regexp"
 	"time"
 
@@ -85,7 +87,7 @@ type Decision = hybrid.Decision
 // TokenBucket is the name of the only algorithm so far.
 const TokenBucket = "token_bucket"
 
-// Limit is the definition of one rule. It is a plain value; two equal ones mean the same.
+// Limit is the definition of one rule. It is a plain value; two that are Equal mean the same.
 type Limit struct {
 	Name      string   // 1 to 64 of letters, digits and _ . - / :
 	Rate      Rate     // count 0: deny everything
@@ -95,6 +97,19 @@ type Limit struct {
 	Overshoot float64  // phi, 0 to 1: the part of the burst that may be exceeded to save waiting
 	Fallback  Fallback // zero: FallbackShare
 	DryRun    bool     // count what would be denied, deny nothing
+
+	// Costs are in tokens, 0 to Burst, by route; see Limiter.Cost. A key ending in "*" is for all routes that begin with what stands before
+	// it. Nil: every route costs 1. The map of a definition that a node returns is for reading only.
+	Costs map[string]int64
+}
+
+// Equal says whether two definitions are the same, field by field. No costs and an empty map of costs are the same.
+func (l Limit) Equal(o Limit) bool {
+	if !maps.Equal(l.Costs, o.Costs) {
+		return false
+	}
+	l.Costs, o.Costs = nil, nil
+	return reflect.DeepEqual(l, o)
 }
 
 var limitName = regexp.MustCompile(`^[A-Za-z0-9_.\-/:]{1,64}$`)
@@ -116,7 +131,10 @@ func (l Limit) spec() (hybrid.Spec, error) {
 	if s.Burst == 0 {
 		s.Burst = l.Rate.Count
 	}
-	return s, s.Validate()
+	if err := s.Validate(); err != nil {
+		return s, err
+	}
+	return s, l.checkCosts(s.Burst)
 }
 
 func limitOf(s hybrid.Spec) Limit {

@@ -2,21 +2,56 @@ package jatah
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/jatah-io/jatah/bucket"
 	"github.com/jatah-io/jatah/hybrid"
 )
 
-// Limiter is a handle on one limit of a node. It stays valid while the limit's definition changes. Safe for
-// any number of goroutines.
-type Limiter struct{ l *hybrid.Limit }
+// Limiter is one limit of a node. It stays valid while the limit's definition changes: Node.Limit and Node.Lookup return the same
+// one until the limit is removed. Safe for any number of goroutines; must not be copied.
+type Limiter struct {
+	l      *hybrid.Limit
+	now    func() int64 // the engine's clock
+	costs  atomic.Pointer[costTable]
+	queues *xsync.Map[string, *queue] // of the keys that somebody waits for
+	shut   atomic.Bool                // nobody may wait any more
+	slack  int64                      // ns: how much sooner those behind a denied request may pass than it says, see slackOf
+}
+
+func newLimiter(h *hybrid.Limit, now func() int64, slack time.Duration) *Limiter {
+	return &Limiter{l: h, now: now, slack: int64(slack), queues: xsync.NewMap[string, *queue]()}
+}
+
+// slackOf is how much more a key may hold than a denial says, in the time that it takes to gain it. A node alone says exactly when a
+// request passes. In a cluster a denial may stand for up to one sync interval though tokens are there already, so that an overload is
+// refused in memory; and it may have stood that long.
+func (c Config) slackOf() time.Duration {
+	switch {
+	case c.alone():
+		return 0
+	case c.SyncInterval == 0:
+		return 2 * defaultSync
+	}
+	return 2 * c.SyncInterval
+}
+
+// defaultSync is the sync interval where the configuration has none.
+const defaultSync = 100 * time.Millisecond
 
 // State is what is known of one key: at its owner where that can be reached. Amounts are in tokens. For the fields: go doc
 // github.com/jatah-io/jatah/hybrid.State
 type State = hybrid.State
 
 // Limit is the present definition.
-func (l *Limiter) Limit() Limit { return limitOf(l.l.Spec()) }
+func (l *Limiter) Limit() Limit {
+	d := limitOf(l.l.Spec())
+	d.Costs = l.costs.Load().costs
+	return d
+}
 
 // Take decides a request of the given cost in tokens for a key. Cost 0 is a look. It never blocks longer than
 // Config.AskTimeout, nor beyond the end of ctx. Bad input is told in Decision.Err: ErrKeyEmpty, ErrKeyTooLong,
@@ -47,7 +82,9 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) Decision {
 	if err := checkKey(key); err != nil {
 		return l.bad(err)
 	}
-	return l.l.Refund(ctx, key, n)
+	d := l.l.Refund(ctx, key, n)
+	l.wake(key)
+	return d
 }
 
 // Charge takes n tokens after the fact, whether they are there or not: the key may go into debt. Otherwise as Refund.
@@ -63,7 +100,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	return l.l.Reset(ctx, key)
+	err := l.l.Reset(ctx, key)
+	l.wake(key)
+	return err
 }
 
 // Request is one of many decisions that are asked for together.
@@ -89,7 +128,7 @@ func (n *Node) Batch(ctx context.Context, reqs []Request) []Decision {
 			continue
 		}
 		if err := checkKey(r.Key); err != nil {
-			ds[i] = (&Limiter{l}).bad(err)
+			ds[i] = Decision{Mode: l.Spec().Mode, RetryAfter: bucket.Never, Err: err}
 			continue
 		}
 		d, p := l.Begin(r.Key, r.Cost)
