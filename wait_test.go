@@ -408,3 +408,36 @@ func TestTenThousandWaitersLeaveNothingBehind(t *testing.T) {
 		}
 	})
 }
+
+// Who can wait need not poll, and learns at once when waiting is in vain.
+func ExampleLimiter_Wait() {
+	node, err := jatah.Start(context.Background(), jatah.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer node.Close()
+	mail, err := node.Limit(jatah.Limit{Name: "mail", Rate: jatah.PerSecond(100), Burst: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for range 3 {
+		if _, err := mail.Wait(ctx, "smtp", 1); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("sent")
+	}
+	hasty, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_, err = mail.Wait(hasty, "smtp", 1)
+	fmt.Println("in vain:", errors.Is(err, jatah.ErrDeadline))
+	// Output:
+	// sent
+	// sent
+	// sent
+	// in vain: true
+}
