@@ -122,12 +122,15 @@ type limitBody struct {
 	Overshoot float64 `json:"overshoot"`
 	Fallback  string  `json:"fallback"`
 	DryRun    bool    `json:"dry_run"`
+
+	Costs map[string]int64 `json:"costs,omitempty"`
 }
 
 func bodyOf(l jatah.Limit) limitBody {
 	b := limitBody{
 		Name: l.Name, Rate: l.Rate.String(), Burst: burstOf(&l), Algorithm: l.Algorithm,
 		Mode: l.Mode.String(), Overshoot: l.Overshoot, Fallback: l.Fallback.String(), DryRun: l.DryRun,
+		Costs: l.Costs,
 	}
 	if b.Algorithm == "" {
 		b.Algorithm = "token_bucket"

@@ -24,6 +24,7 @@ const (
 	boolean              // true or false
 	duration             // a string such as 100ms
 	list                 // a list of strings
+	table                // whole numbers by name
 )
 
 // field is one thing of the node that can be set.
@@ -52,7 +53,7 @@ func Flags() []Flag {
 		}
 	}
 	return append(out, Flag{Path: limitsPath, Name: "limit",
-		Want: "a limit such as api=100/min,burst=20,mode=strict,fallback=deny; other options are overshoot=0.1 and dry_run=true", List: true})
+		Want: "a limit such as api=100/min,burst=20,mode=strict,fallback=deny; other options are overshoot=0.1, dry_run=true and costs=/export:100|/search/*:5", List: true})
 }
 
 const (
@@ -123,6 +124,7 @@ var limitFields = []*limitField{
 		l.DryRun, err = parseBool(v)
 		return err
 	}},
+	{costsField, table, `routes with their costs, such as {"/export": 100, "/search/*": 5}`, setCosts},
 }
 
 // probe asks the package that knows limits about one field alone, so that
