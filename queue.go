@@ -58,23 +58,30 @@ func (w *waiter) signal() {
 type pace struct {
 	count, per uint64 // rate
 	burst      uint64
-	bucket     bool // a token bucket: when the first passes after a wait, nothing is left
+	algorithm  string
 }
 
 func (l *Limiter) pace() pace {
 	s := l.l.Spec()
-	return pace{count: uint64(s.Rate.Count), per: uint64(s.Rate.Per), burst: uint64(s.Burst), bucket: limitOf(s).Algorithm == TokenBucket}
+	return pace{uint64(s.Rate.Count), uint64(s.Rate.Per), uint64(s.Burst), limitOf(s).Algorithm}
 }
 
 // soonest is a lower bound for the moment at which a request can pass behind a head that passes at since or later: behind is what
-// all after the head cost, up to and with this one. A token bucket has nothing left then, and gains it at its rate. Of
-// other algorithms it is only known that they admit no more than burst + rate*t in any time t.
+// all after the head cost, up to and with this one.
 func (p pace) soonest(since int64, head, behind uint64) int64 {
-	if !p.bucket {
+	var part uint64 = 10 // tenths of the time in which the rate gains what is missing
+	switch p.algorithm {
+	case TokenBucket: // has nothing left when the head passes, and gains at its rate
+	case "sliding_window", "sliding_log", "fixed_window": // may be empty then, and so let a burst pass
+		if p.algorithm == "fixed_window" {
+			part = 9 // calendar months are shorter than thirty days, and some days have 23 hours
+		}
 		if behind += head; behind <= p.burst {
 			return since
 		}
 		behind -= p.burst
+	default: // nothing is known but the order
+		return since
 	}
 	if p.count == 0 {
 		return math.MaxInt64
@@ -87,6 +94,7 @@ func (p pace) soonest(since int64, head, behind uint64) int64 {
 	if ns >= math.MaxInt64 {
 		return math.MaxInt64
 	}
+	ns -= ns / 10 * (10 - part)
 	return max(since, saturating(since, int64(ns))-1) // since is rounded up to a whole nanosecond
 }
 
