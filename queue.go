@@ -102,7 +102,9 @@ func (p pace) soonest(since int64, head, behind uint64) int64 {
 // is the first.
 func (l *Limiter) join(key string, w *waiter) (q *queue, leads bool, err error) {
 	for {
-		q, _ = l.queues.LoadOrCompute(key, func() (*queue, bool) { return &queue{of: l, key: key}, false })
+		if q, _ = l.queues.Load(key); q == nil {
+			q, _ = l.queues.LoadOrStore(key, &queue{of: l, key: key})
+		}
 		q.mu.Lock()
 		if !q.gone {
 			break
@@ -115,6 +117,7 @@ func (l *Limiter) join(key string, w *waiter) (q *queue, leads bool, err error) 
 		return q, false, ErrClosed
 	}
 	if q.head == nil {
+		w.wake = make(chan struct{}, 1)
 		q.head, q.tail, w.in = w, w, true
 		return q, true, nil
 	}
@@ -125,6 +128,7 @@ func (l *Limiter) join(key string, w *waiter) (q *queue, leads bool, err error) 
 		}
 	}
 	q.blind = q.blind || !q.known && w.until < math.MaxInt64
+	w.wake = make(chan struct{}, 1)
 	w.prev, q.tail.next = q.tail, w
 	q.tail, w.in = w, true
 	q.behind += w.weight()

@@ -50,34 +50,42 @@ func (l *Limiter) admit(ctx context.Context, key string, cost int64) (Decision, 
 	if err := ctx.Err(); err != nil {
 		return l.bad(err), err
 	}
-	until := int64(math.MaxInt64)
+	end, ends := ctx.Deadline()
 	var first try
-	if end, ok := ctx.Deadline(); ok { // the clock is read only for those who need it
-		first.at = l.now()
-		until = saturating(first.at, int64(time.Until(end)))
-	}
 	if _, busy := l.queues.Load(key); busy {
 		if d, err := l.possible(cost); err != nil {
 			return d, err
 		}
-		return l.queueUp(ctx, key, cost, until, try{})
+		return l.queueUp(ctx, key, cost, l.until(end, ends), first)
 	}
-	first.d, first.pending = l.l.Begin(key, cost)
-	if first.pending != nil {
-		if first.at == 0 { // early enough: it is decided when the owner answers
+	if ends { // the clock is read only for those who need it
+		first.at = l.now()
+	}
+	if first.d, first.pending = l.l.Begin(key, cost); first.pending != nil {
+		if !ends { // early enough: it is decided when the owner answers
 			first.at = l.now()
 		}
-	} else {
-		if final, err := verdict(first.d); final {
-			return first.d, err
-		}
-		if first.at == 0 { // when it was denied is not known well enough for those behind: they would be refused by it
-			first = try{}
-		} else if first.soonest() > until {
-			return first.d, tooLate(first.d, until-first.at)
-		}
+		return l.queueUp(ctx, key, cost, l.until(end, ends), first)
+	}
+	if final, err := verdict(first.d); final {
+		return first.d, err
+	}
+	until := l.until(end, ends)
+	if !ends { // when it was denied is not known well enough for those behind: they would be refused by it
+		first = try{}
+	} else if first.soonest() > until {
+		return first.d, tooLate(first.d, until-first.at)
 	}
 	return l.queueUp(ctx, key, cost, until, first)
+}
+
+// until is when a context ends, by the engine's clock; not too early.
+func (l *Limiter) until(end time.Time, ends bool) int64 {
+	if !ends {
+		return math.MaxInt64
+	}
+	left := time.Until(end)
+	return saturating(l.now(), int64(left))
 }
 
 // try is one request to the limiter: decided, or pending, or not made yet.
@@ -123,13 +131,23 @@ func (l *Limiter) possible(cost int64) (Decision, error) {
 	return Decision{}, nil
 }
 
+// tooLateError is ErrDeadline with its numbers. A flood of such requests must cost next to nothing, so the text is made only
+// for who reads it.
+type tooLateError struct{ needs, left time.Duration }
+
+func (e *tooLateError) Error() string {
+	return fmt.Sprintf("%v: it needs at least %v, there are %v", ErrDeadline, e.needs, e.left)
+}
+
+func (e *tooLateError) Unwrap() error { return ErrDeadline }
+
 func tooLate(d Decision, left int64) error {
-	return fmt.Errorf("%w: it needs at least %v, there are %v", ErrDeadline, d.RetryAfter, time.Duration(max(0, left)))
+	return &tooLateError{d.RetryAfter, time.Duration(max(0, left))}
 }
 
 // queueUp waits at the end of the key's queue until the request is the first, and then for the limiter.
 func (l *Limiter) queueUp(ctx context.Context, key string, cost, until int64, first try) (Decision, error) {
-	w := &waiter{cost: cost, until: until, wake: make(chan struct{}, 1)}
+	w := &waiter{cost: cost, until: until}
 	q, leads, err := l.join(key, w)
 	if err != nil {
 		return l.refused(w, err)

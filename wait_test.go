@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -405,6 +406,64 @@ func TestTenThousandWaitersLeaveNothingBehind(t *testing.T) {
 		}
 		if len(passed) != keys || fates["too late"] < 1000 || fates["gave up"] < 1000 || fates["passed"] < 3000 {
 			t.Errorf("seed %d: %v over %d keys: the test shows nothing", seed, fates, len(passed))
+		}
+	})
+}
+
+// Whatever happens at once to keys that many wait for, everybody gets an answer and nothing is left.
+func TestWaitersInAStorm(t *testing.T) {
+	seed := *firstSeed
+	limit := jatah.Limit{Name: "api", Rate: jatah.PerSecond(200), Burst: 20}
+	alone(t, limit, func(t *testing.T, n *jatah.Node, l *jatah.Limiter) {
+		var all sync.WaitGroup
+		var passed, refused atomic.Int64
+		for w := range 40 {
+			rng := rand.New(rand.NewPCG(seed, uint64(w)))
+			all.Go(func() {
+				for range 60 {
+					key := fmt.Sprint(rng.IntN(2))
+					switch rng.IntN(12) {
+					case 0:
+						l.Refund(t.Context(), key, rng.Int64N(20))
+					case 1:
+						l.Charge(t.Context(), key, rng.Int64N(40))
+					case 2:
+						_ = l.Reset(t.Context(), key)
+					case 3:
+						other := limit
+						other.Rate, other.Burst = jatah.PerSecond(50+rng.Int64N(300)), 10+rng.Int64N(20)
+						if _, err := n.Limit(other); err != nil {
+							t.Error(err)
+						}
+					case 4:
+						l.Take(t.Context(), key, 1)
+					default:
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.Int64N(int64(time.Second))))
+						if rng.IntN(3) == 0 {
+							time.AfterFunc(ms(rng.IntN(50)), cancel)
+						}
+						begin := time.Now()
+						_, err := l.Wait(ctx, key, 1+rng.Int64N(12))
+						switch {
+						case err == nil:
+							passed.Add(1)
+						case errors.Is(err, jatah.ErrDeadline), errors.Is(err, jatah.ErrImpossible), errors.Is(err, ctx.Err()):
+							refused.Add(1)
+						default:
+							t.Errorf("seed %d: %v", seed, err)
+						}
+						if took := time.Since(begin); took > time.Second {
+							t.Errorf("seed %d: a wait with a context of at most a second took %v", seed, took)
+						}
+						cancel()
+					}
+					time.Sleep(time.Duration(rng.Int64N(int64(ms(5)))))
+				}
+			})
+		}
+		all.Wait()
+		if passed.Load() < 100 || refused.Load() < 100 {
+			t.Errorf("seed %d: %d passed, %d were refused: the test shows nothing", seed, passed.Load(), refused.Load())
 		}
 	})
 }
