@@ -61,7 +61,7 @@ func (l *Limiter) admit(ctx context.Context, key string, cost int64) (Decision, 
 	if ends { // the clock is read only for those who need it
 		first.at = l.now()
 	}
-	if first.d, first.pending = l.l.Begin(key, cost); first.pending != nil {
+	if first.d, first.pending = l.begin(ctx, key, cost); first.pending != nil {
 		if !ends { // early enough: it is decided when the owner answers
 			first.at = l.now()
 		}
@@ -77,6 +77,14 @@ func (l *Limiter) admit(ctx context.Context, key string, cost int64) (Decision, 
 		return first.d, tooLate(first.d, until-first.at)
 	}
 	return l.queueUp(ctx, key, cost, until, first)
+}
+
+// begin asks the limiter without waiting for another node.
+func (l *Limiter) begin(ctx context.Context, key string, cost int64) (Decision, *hybrid.Pending) {
+	if l.slack == 0 { // alone: there is nobody to wait for, and Take is the shorter way
+		return l.l.Take(ctx, key, cost), nil
+	}
+	return l.l.Begin(key, cost)
 }
 
 // until is when a context ends, by the engine's clock; not too early.
@@ -202,7 +210,7 @@ func (l *Limiter) lead(ctx context.Context, key string, q *queue, w *waiter, t t
 				return l.bad(err), err
 			}
 			t.at = l.now()
-			if t.d, t.pending = l.l.Begin(key, w.cost); t.pending != nil {
+			if t.d, t.pending = l.begin(ctx, key, w.cost); t.pending != nil {
 				t.d = l.l.Finish(ctx, t.pending)
 			}
 			if final, err := verdict(t.d); final {

@@ -113,3 +113,33 @@ func TestDeadlinesInACluster(t *testing.T) {
 		}
 	})
 }
+
+// While the owner of a key is silent and a fallback denies, nothing is known of the key: nobody is refused because of it, and all who still
+// wait when the owner answers again pass.
+func TestASilentOwnerRefusesNoDeadline(t *testing.T) {
+	limit := jatah.Limit{Name: "api", Rate: jatah.PerSecond(1), Burst: 10, Fallback: jatah.FallbackDeny}
+	inBubble(t, *firstSeed, limit, 1, func(b *bubble) {
+		b.start(3)
+		owner := b.owner(b.keys[0])
+		other := b.others(owner)[0]
+		b.net.Pause(owner.addr)
+		time.Sleep(700 * time.Millisecond)
+		var all sync.WaitGroup
+		for i := range 5 {
+			all.Go(func() {
+				time.Sleep(ms(100 + i))
+				ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
+				defer cancel()
+				if d, err := other.life.Load().lim.Wait(ctx, b.keys[0], 1); err != nil {
+					b.problem("number %d: %+v, %v", i, d, err)
+				}
+			})
+		}
+		time.Sleep(300 * time.Millisecond)
+		if q := jatah.Queues(other.life.Load().lim); q != 1 {
+			b.problem("%d queues while the owner is silent, want one", q)
+		}
+		b.net.Resume(owner.addr)
+		all.Wait()
+	})
+}
