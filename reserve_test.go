@@ -155,6 +155,31 @@ func TestAReservationOutlivesAFailedCommit(t *testing.T) {
 	})
 }
 
+// In a cluster too, who hangs up is settled with: at the owner, who has to be asked.
+func TestCommitInAClusterOutlivesTheContext(t *testing.T) {
+	limit := jatah.Limit{Name: "llm", Rate: jatah.PerDay(1), Burst: 100}
+	inBubble(t, *firstSeed, limit, 1, func(b *bubble) {
+		b.start(3)
+		l := b.others(b.owner(b.keys[0]))[0].life.Load().lim
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		for i := range 20 {
+			r, d := l.Reserve(context.Background(), b.keys[0], 3)
+			if r == nil {
+				b.problem("reservation %d: %+v", i, d)
+				return
+			}
+			if d := r.Commit(ctx, int64(1+i%2*4)); !d.OK || d.Err != nil {
+				b.problem("reservation %d: %+v", i, d)
+			}
+		}
+		time.Sleep(time.Second)
+		if st, err := l.Peek(context.Background(), b.keys[0]); err != nil || st.Remaining != 40 {
+			b.problem("%+v, %v; want 40 tokens left", st, err)
+		}
+	})
+}
+
 // A language model says only at the end how many tokens an answer took.
 func ExampleLimiter_Reserve() {
 	ctx := context.Background()

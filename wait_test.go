@@ -199,6 +199,18 @@ func TestWaitersAreToldWhenTheirDeadlineIsLost(t *testing.T) {
 	})
 }
 
+// So is the first of the queue, when its own next denial shows it.
+func TestTheFirstIsToldWhenItsDeadlineIsLost(t *testing.T) {
+	alone(t, jatah.Limit{Name: "api", Rate: jatah.PerSecond(10), Burst: 1}, func(t *testing.T, _ *jatah.Node, l *jatah.Limiter) {
+		time.AfterFunc(ms(50), func() { l.Charge(context.Background(), "k", 5) })
+		visits := []visit{{cost: 1}, {arrive: ms(1), cost: 1, end: ms(250)}}
+		play(t, l, "k", visits)
+		if v := visits[1]; !errors.Is(v.err, jatah.ErrDeadline) || v.ended != ms(100) {
+			t.Errorf("%v at %v; want ErrDeadline at 100 ms", v.err, v.ended)
+		}
+	})
+}
+
 // What cannot pass, ever or in time, is refused at once, spends nothing and takes no place.
 func TestWaitRefusesAtOnce(t *testing.T) {
 	cancelled, cancel := context.WithCancel(context.Background())
