@@ -16,6 +16,9 @@
 // starts with burst tokens and gains rate tokens per time, never above burst. A denial is a [Decision],
 // not an error.
 //
+// Who would rather wait than be denied calls [Limiter.Wait]. Where the cost of a request is known only when it is over, [Limiter.Reserve]
+// takes an estimate and settles the difference. [Limit.Costs] names what routes cost.
+//
 // # Guarantees
 //
 //   - In any interval of length t, all nodes together admit at most burst + rate*t of a key (with Limit.Overshoot plus that part

@@ -43,6 +43,12 @@ var (
 	ErrOverflow = hybrid.ErrOverflow
 	// ErrNotReady: the node is not ready to decide yet, or no more.
 	ErrNotReady = errors.New("jatah: not ready")
+	// ErrDeadline: the context ends before the request can pass. Nothing was taken.
+	ErrDeadline = errors.New("jatah: the context ends before the request can pass")
+	// ErrImpossible: no wait lets the request pass: its cost is above the burst, or the rate is 0.
+	ErrImpossible = errors.New("jatah: no wait lets the request pass")
+	// ErrSettled: the reservation has been committed or cancelled before.
+	ErrSettled = errors.New("jatah: the reservation is settled")
 	// ErrUnknownNode: no member of this name is remembered.
 	ErrUnknownNode = errors.New("jatah: unknown node")
 )

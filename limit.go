@@ -2,6 +2,7 @@ package jatah
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -130,6 +131,9 @@ type Limit struct {
 	// Parent is the name of a limit defined before: a take is then the same take on both, charged together or not at all. All
 	// children share one key of the parent, its own name. It may have a parent too, up to eight. "": none.
 	Parent string
+	// Costs are in tokens, 0 to Burst, by route; see Limiter.Cost. A key ending in "*" is for all routes that begin with what stands before
+	// it. Nil: every route costs 1. The map of a definition that a node returns is for reading only.
+	Costs map[string]int64
 }
 
 // Plan is the amounts of one plan: the fields mean what they mean in Limit, whose algorithm, mode and fallback hold.
@@ -149,8 +153,14 @@ type Override struct {
 	Burst  int64
 }
 
-// Equal says whether two definitions mean the same field by field.
-func (l Limit) Equal(o Limit) bool { return reflect.DeepEqual(l, o) }
+// Equal says whether two definitions are the same, field by field. No costs and an empty map of costs are the same.
+func (l Limit) Equal(o Limit) bool {
+	if !maps.Equal(l.Costs, o.Costs) {
+		return false
+	}
+	l.Costs, o.Costs = nil, nil
+	return reflect.DeepEqual(l, o)
+}
 
 var limitName = regexp.MustCompile(`^[A-Za-z0-9_.\-/:]{1,64}$`)
 
@@ -190,7 +200,10 @@ func (l Limit) spec() (hybrid.Spec, error) {
 	if err := l.addPlans(&s); err != nil {
 		return s, err
 	}
-	return s, s.Validate()
+	if err := s.Validate(); err != nil {
+		return s, err
+	}
+	return s, l.checkCosts(s.Burst)
 }
 
 var planName = regexp.MustCompile(`^[A-Za-z0-9_.\-]{1,64}$`)
@@ -226,7 +239,7 @@ func (l Limit) addPlans(s *hybrid.Spec) error {
 	}
 	for name, p := range plans {
 		one := l
-		one.Rate, one.Rates, one.Burst, one.Plans, one.Overrides = p.Rate, p.Rates, p.Burst, nil, nil
+		one.Rate, one.Rates, one.Burst, one.Plans, one.Overrides, one.Costs = p.Rate, p.Rates, p.Burst, nil, nil, nil
 		x, err := one.spec()
 		if err != nil {
 			return fmt.Errorf("plan %q: %w", name, err)

@@ -3,21 +3,58 @@ package jatah
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/jatah-io/jatah/bucket"
 	"github.com/jatah-io/jatah/hybrid"
 )
 
-// Limiter is a handle on one limit of a node. It stays valid while the limit's definition changes. Safe for
-// any number of goroutines.
-type Limiter struct{ l *hybrid.Limit }
+// Limiter is one limit of a node. It stays valid while the limit's definition changes: Node.Limit and Node.Lookup return the same
+// one until the limit is removed. Safe for any number of goroutines; must not be copied.
+type Limiter struct {
+	l      *hybrid.Limit
+	root   *Limiter // of a plan: that of the limit
+	plans  *xsync.Map[string, *Limiter]
+	now    func() int64 // the engine's clock
+	costs  atomic.Pointer[costTable]
+	queues *xsync.Map[string, *queue] // of the keys that somebody waits for
+	shut   atomic.Bool                // nobody may wait any more
+	slack  int64                      // ns: how much sooner those behind a denied request may pass than it says, see slackOf
+}
+
+func newLimiter(h *hybrid.Limit, now func() int64, slack time.Duration) *Limiter {
+	return &Limiter{l: h, now: now, slack: int64(slack), queues: xsync.NewMap[string, *queue](), plans: xsync.NewMap[string, *Limiter]()}
+}
+
+// slackOf is how much more a key may hold than a denial says, in the time that it takes to gain it. A node alone says exactly when a
+// request passes. In a cluster a denial may stand for up to one sync interval though tokens are there already, so that an overload is
+// refused in memory; and it may have stood that long.
+func (c Config) slackOf() time.Duration {
+	switch {
+	case c.alone():
+		return 0
+	case c.SyncInterval == 0:
+		return 2 * defaultSync
+	}
+	return 2 * c.SyncInterval
+}
+
+// defaultSync is the sync interval where the configuration has none.
+const defaultSync = 100 * time.Millisecond
 
 // State is what is known of one key: at its owner where that can be reached. Amounts are in tokens. For the fields: go doc
 // github.com/jatah-io/jatah/hybrid.State
 type State = hybrid.State
 
 // Limit is the present definition.
-func (l *Limiter) Limit() Limit { return limitOf(l.l.Spec()) }
+func (l *Limiter) Limit() Limit {
+	d := limitOf(l.l.Spec())
+	d.Costs = l.costs.Load().costs
+	return d
+}
 
 // Take decides a request of the given cost in tokens for a key. Cost 0 is a look. It never blocks longer than
 // Config.AskTimeout, nor beyond the end of ctx. Under a limit with a Parent it is the same take on both. Bad input is told in Decision.Err: ErrKeyEmpty, ErrKeyTooLong,
@@ -35,14 +72,46 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) Decision {
 // Plan is the limit as it is for those who have one of its Plans; "" is the limit itself. It stays valid while the definition changes: of a
 // plan that no longer exists it has the limit's own amounts. The error wraps ErrUnknownPlan.
 func (l *Limiter) Plan(name string) (*Limiter, error) {
-	if p, ok := l.l.Plan(name); ok && (name == "" || planName.MatchString(name)) {
-		return &Limiter{p}, nil
+	p, err := planOf(l.l, name)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("%w: limit %q has no plan %.80q", ErrUnknownPlan, l.l.Spec().Name, name)
+	if l.root != nil {
+		l = l.root
+	}
+	if name == "" {
+		return l, nil
+	}
+	x, _ := l.plans.LoadOrCompute(name, func() (*Limiter, bool) {
+		x := &Limiter{l: p, root: l, now: l.now, slack: l.slack, queues: xsync.NewMap[string, *queue]()}
+		x.costs.Store(l.costs.Load())
+		x.shut.Store(l.shut.Load())
+		return x, false
+	})
+	return x, nil
 }
 
-func (l *Limiter) bad(err error) Decision {
-	return Decision{Mode: l.l.Spec().Mode, RetryAfter: bucket.Never, Err: err}
+// each is the limiter with those of its plans.
+func (l *Limiter) each(f func(*Limiter)) {
+	f(l)
+	l.plans.Range(func(_ string, x *Limiter) bool {
+		f(x)
+		return true
+	})
+}
+
+// planOf finds a plan by the name that a caller gives.
+func planOf(l *hybrid.Limit, name string) (*hybrid.Limit, error) {
+	if p, ok := l.Plan(name); ok && (name == "" || planName.MatchString(name)) {
+		return p, nil
+	}
+	return l, fmt.Errorf("%w: limit %q has no plan %.80q", ErrUnknownPlan, l.Spec().Name, name)
+}
+
+func (l *Limiter) bad(err error) Decision { return badDecision(l.l, err) }
+
+func badDecision(l *hybrid.Limit, err error) Decision {
+	return Decision{Mode: l.Spec().Mode, RetryAfter: bucket.Never, Err: err}
 }
 
 // Peek looks at a key without changing it, at its owner. The error is ErrUnreachable if that does not answer in
@@ -60,6 +129,12 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) Decision {
 	if err := checkKey(key); err != nil {
 		return l.bad(err)
 	}
+	d := l.refund(ctx, key, n)
+	l.wake(key)
+	return d
+}
+
+func (l *Limiter) refund(ctx context.Context, key string, n int64) Decision {
 	if l.l.Parent() != nil {
 		return l.throughParents(key, func(l *hybrid.Limit, key string) Decision { return l.Refund(ctx, key, n) })
 	}
@@ -82,7 +157,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	return l.l.Reset(ctx, key)
+	err := l.l.Reset(ctx, key)
+	l.wake(key)
+	return err
 }
 
 // Request is one of many decisions that are asked for together.
@@ -109,15 +186,14 @@ func (n *Node) Batch(ctx context.Context, reqs []Request) []Decision {
 			ds[i] = Decision{RetryAfter: bucket.Never, Err: ErrUnknownLimit}
 			continue
 		}
-		h, err := (&Limiter{l}).Plan(r.Plan)
+		l, err := planOf(l, r.Plan)
 		if err == nil {
 			err = checkKey(r.Key)
 		}
 		if err != nil {
-			ds[i] = (&Limiter{l}).bad(err)
+			ds[i] = badDecision(l, err)
 			continue
 		}
-		l = h.l
 		if l.Parent() != nil {
 			waits = append(waits, wait{i, l, nil, l.BeginUnder(r.Key, r.Cost)})
 			continue

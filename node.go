@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/puzpuzpuz/xsync/v4"
+
 	"github.com/jatah-io/jatah/cluster"
 	"github.com/jatah-io/jatah/hybrid"
 )
@@ -26,6 +28,9 @@ type Node struct {
 	state   *state // nil: nothing is kept
 	close   sync.Once
 	err     error
+
+	defining sync.Mutex // one definition or removal at a time, so that a limiter fits its limit
+	limiters *xsync.Map[string, *Limiter]
 }
 
 // Start makes a node and joins its cluster. It returns when the node is ready to decide: its share of every limit is
@@ -49,7 +54,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, joined: make(chan struct{})}
+	n := &Node{cfg: cfg, joined: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter]()}
 	if cfg.alone() {
 		n.e = hybrid.New(cfg.hybrid(nil, cluster.Config{}.Ring, 0))
 		if err := n.openState(); err != nil {
@@ -187,35 +192,56 @@ func (n *Node) Limit(l Limit) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.defining.Lock()
+	defer n.defining.Unlock()
 	h, err := n.e.Define(s)
 	if err != nil {
 		return nil, err
 	}
-	return &Limiter{h}, nil
+	x, ok := n.limiters.Load(s.Name)
+	if !ok {
+		x = newLimiter(h, n.e.Now, n.cfg.slackOf())
+		x.shut.Store(n.leaving.Load())
+	}
+	costs := newCostTable(l.Costs)
+	x.each(func(x *Limiter) { x.costs.Store(costs) })
+	if !ok {
+		n.limiters.Store(s.Name, x)
+	}
+	x.each((*Limiter).redefined)
+	return x, nil
 }
 
 // Lookup finds a limit by name.
 func (n *Node) Lookup(name string) (*Limiter, bool) {
-	l, ok := n.e.Lookup(name)
-	if !ok {
-		return nil, false
-	}
-	return &Limiter{l}, true
+	return n.limiters.Load(name)
 }
 
 // Limits lists the definitions, sorted by name.
 func (n *Node) Limits() []Limit {
 	var ls []Limit
 	for _, s := range n.e.Specs() {
-		ls = append(ls, limitOf(s))
+		d := limitOf(s)
+		if l, ok := n.limiters.Load(s.Name); ok {
+			d.Costs = l.costs.Load().costs
+		}
+		ls = append(ls, d)
 	}
 	slices.SortFunc(ls, func(a, b Limit) int { return strings.Compare(a.Name, b.Name) })
 	return ls
 }
 
-// RemoveLimit forgets a limit and all its keys; it says whether there was one. Handles on it are refused from then on, and so are
-// takes of limits that have it as Parent, with ErrParent, until it is defined again.
-func (n *Node) RemoveLimit(name string) bool { return n.e.Remove(name) }
+// RemoveLimit forgets a limit and all its keys; it says whether there was one. Requests through handles on it are refused from then on,
+// also those that wait, and so are takes of limits that have it as Parent, with ErrParent, until it is defined again.
+func (n *Node) RemoveLimit(name string) bool {
+	n.defining.Lock()
+	defer n.defining.Unlock()
+	ok := n.e.Remove(name)
+	if l, had := n.limiters.LoadAndDelete(name); had {
+		l.each((*Limiter).shutdown)
+	}
+	return ok
+}
 
 // Forget drops a member that failed, on every node, so that its share need not stay reserved for Config.Grace. Do it
 // only when the member is gone for good: one that still runs behind a partition goes on using its share. Its address in Config.Join
@@ -250,7 +276,7 @@ func (n *Node) Close() error {
 // Shutdown is Close with a deadline: what is not handed over when ctx ends is lost, unless Config.StateDir keeps it.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.close.Do(func() {
-		n.leaving.Store(true)
+		n.endWaits()
 		if n.c != nil {
 			n.err = n.leave(ctx)
 		}
@@ -260,6 +286,17 @@ func (n *Node) Shutdown(ctx context.Context) error {
 		}
 	})
 	return n.err
+}
+
+// endWaits tells all who wait that the node is going. It takes nobody else in.
+func (n *Node) endWaits() {
+	n.defining.Lock()
+	defer n.defining.Unlock()
+	n.leaving.Store(true)
+	n.limiters.Range(func(_ string, l *Limiter) bool {
+		l.each((*Limiter).shutdown)
+		return true
+	})
 }
 
 func (n *Node) leave(ctx context.Context) error {

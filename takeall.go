@@ -30,13 +30,19 @@ func (n *Node) TakeAll(ctx context.Context, reqs []Request) Result {
 	for i, r := range reqs {
 		d := Decision{RetryAfter: bucket.Never}
 		l, ok := n.e.Lookup(r.Limit)
+		var unknown error
+		if ok {
+			l, unknown = planOf(l, r.Plan)
+		}
 		switch err := checkKey(r.Key); {
 		case !ok:
 			d.Err = fmt.Errorf("%w: %q", ErrUnknownLimit, r.Limit)
+		case unknown != nil:
+			d = badDecision(l, unknown)
 		case err != nil:
-			d = (&Limiter{l}).bad(err)
+			d = badDecision(l, err)
 		case r.Cost < 0:
-			d = (&Limiter{l}).bad(fmt.Errorf("%w: %d", ErrNegativeCost, r.Cost))
+			d = badDecision(l, fmt.Errorf("%w: %d", ErrNegativeCost, r.Cost))
 		default:
 			takes[i] = hybrid.Take{Limit: l, Key: r.Key, Cost: r.Cost}
 			continue

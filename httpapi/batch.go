@@ -71,9 +71,9 @@ func (h *Handler) readItem(item []byte) (t take, l jatah.Limit, p *problem) {
 	if t, p = decodeTake(item); p != nil {
 		return t, l, p
 	}
-	limiter, ok := h.node.Lookup(string(t.limit))
-	if !ok {
-		return t, l, h.unknownLimit(string(t.limit))
+	limiter, p := h.limiterOf(&t)
+	if p != nil {
+		return t, l, p
 	}
 	return t, limiter.Limit(), nil
 }

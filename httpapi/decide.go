@@ -63,9 +63,9 @@ func (h *Handler) decide(ctx context.Context, op operation, s *scratch, deny int
 	if p != nil {
 		return a, p
 	}
-	limiter, ok := h.node.Lookup(string(t.limit))
-	if !ok {
-		return a, h.unknownLimit(string(t.limit))
+	limiter, p := h.limiterOf(&t)
+	if p != nil {
+		return a, p
 	}
 	d := op(limiter, ctx, t.key, t.cost)
 	if d.Err != nil {

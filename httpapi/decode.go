@@ -9,10 +9,12 @@ import (
 	"github.com/jatah-io/jatah"
 )
 
-// take is the decoded body of a take, refund or charge. limit and echo are
-// parts of the body and live as long as it does.
+// take is the decoded body of a take, refund or charge. limit, route and echo are
+// parts of the body and live as long as it does. The cost of one with a route is known
+// when its limit is: see limiterOf.
 type take struct {
 	limit []byte
+	route []byte // nil: the cost was given
 	key   string // as the limiter counts it
 	echo  []byte // the key as JSON, as it was sent
 	cost  int64
@@ -23,9 +25,10 @@ const (
 	seenLimit = 1 << iota
 	seenKey
 	seenCost
+	seenRoute
 )
 
-// decodeTake reads {"limit":...,"key":...,"cost":...}. It is strict: every field
+// decodeTake reads {"limit":...,"key":...,"cost":...}, or "route" instead of "cost". It is strict: every field
 // once, none unknown, nothing after the object.
 func decodeTake(body []byte) (t take, p *problem) {
 	s := scanner{b: body}
@@ -61,6 +64,8 @@ func decodeTake(body []byte) (t take, p *problem) {
 		return t, badField("limit", "limit is missing; name the limit to ask.")
 	case seen&seenKey == 0:
 		return t, badField("key", "key is missing; say whose usage is counted, for example a user or an address.")
+	case seen&seenCost != 0 && seen&seenRoute != 0:
+		return t, badField("route", "cost and route are both there; send a cost, or the route whose cost the limit names.")
 	}
 	return t, nil
 }
@@ -79,8 +84,10 @@ func (s *scanner) member(t *take, seen *int) *problem {
 		bit = seenKey
 	case "cost":
 		bit = seenCost
+	case "route":
+		bit = seenRoute
 	default:
-		return badField(string(name), "There is no field %s; the fields are limit, key and cost.", quote(string(raw[1:len(raw)-1])))
+		return badField(string(name), "There is no field %s; the fields are limit, key and cost, or route instead of cost.", quote(string(raw[1:len(raw)-1])))
 	}
 	if *seen&bit != 0 {
 		return badField(string(name), "%s is there twice; send each field once.", name)
@@ -94,8 +101,30 @@ func (s *scanner) member(t *take, seen *int) *problem {
 		return s.limit(t)
 	case seenKey:
 		return s.key(t)
+	case seenRoute:
+		return s.route(t)
 	}
 	return s.cost(t)
+}
+
+func (s *scanner) route(t *take) (p *problem) {
+	if s.wrong("\"") {
+		return badField("route", "route must be a string, as in the costs of the limit.")
+	}
+	_, t.route, p = s.str()
+	return p
+}
+
+// limiterOf finds the limit of a take, and the cost of its route.
+func (h *Handler) limiterOf(t *take) (*jatah.Limiter, *problem) {
+	l, ok := h.node.Lookup(string(t.limit))
+	if !ok {
+		return nil, h.unknownLimit(string(t.limit))
+	}
+	if t.route != nil {
+		t.cost = l.Cost(string(t.route))
+	}
+	return l, nil
 }
 
 func (s *scanner) limit(t *take) (p *problem) {

@@ -28,6 +28,8 @@ type limitBody struct {
 	BurstThreshold string `json:"burst_threshold,omitempty"`
 	BurstTime      string `json:"burst_time,omitempty"`
 	MaxLog         int    `json:"max_log,omitempty"`
+
+	Costs map[string]int64 `json:"costs,omitempty"`
 }
 
 func bodyOf(l jatah.Limit) limitBody {
@@ -36,6 +38,7 @@ func bodyOf(l jatah.Limit) limitBody {
 		Mode: l.Mode.String(), Overshoot: l.Overshoot, Fallback: l.Fallback.String(), DryRun: l.DryRun, Parent: l.Parent,
 		Calendar: l.Calendar, Timezone: l.Timezone, Queue: l.Queue, MaxWait: spanOf(l.MaxWait),
 		BurstRate: rateOf(l.BurstRate), BurstThreshold: rateOf(l.BurstThreshold), BurstTime: spanOf(l.BurstTime), MaxLog: l.MaxLog,
+		Costs: l.Costs,
 	}
 	if len(l.Rates) == 0 {
 		b.Rate = l.Rate.String()

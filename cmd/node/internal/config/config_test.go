@@ -80,11 +80,11 @@ func TestABurstIsJudgedByTheRateOfItsLimit(t *testing.T) {
 	want := jatah.Limit{Name: "api", Rate: mustRate(t, "1000000/s"), Burst: 5_000_000_000}
 	file := "limits: [{name: api, rate: 1000000/s, burst: 5000000000}]\n"
 	fromFile, err := Merge(&Document{"f.yaml", []byte(file)}, nil, nil)
-	if err != nil || !reflect.DeepEqual(fromFile.Limits, []jatah.Limit{want}) {
+	if err != nil || !slices.EqualFunc(fromFile.Limits, []jatah.Limit{want}, jatah.Limit.Equal) {
 		t.Errorf("from a file: %+v, %v; want %+v", fromFile.Limits, err, want)
 	}
 	fromFlag, err := Merge(nil, nil, []Setting{{"--limit", "limits", "api=1000000/s,burst=5000000000"}})
-	if err != nil || !reflect.DeepEqual(fromFlag.Limits, []jatah.Limit{want}) {
+	if err != nil || !slices.EqualFunc(fromFlag.Limits, []jatah.Limit{want}, jatah.Limit.Equal) {
 		t.Errorf("from a flag: %+v, %v; want %+v", fromFlag.Limits, err, want)
 	}
 	if _, err := Merge(nil, nil, []Setting{{"--limit", "limits", "api=1/s,burst=5000000000"}}); err == nil || !strings.Contains(err.Error(), "more than 100 years") {

@@ -245,6 +245,7 @@ func (w *walker) limit(n ast.Node, index int) {
 	}
 	before := len(w.loader.problems)
 	var limit jatah.Limit
+	var costs []entry
 	given := map[string]bool{}
 	entries := w.entries(n, path)
 	for _, e := range entries {
@@ -252,6 +253,10 @@ func (w *walker) limit(n ast.Node, index int) {
 		f := limitFieldOf(e.key)
 		if f == nil {
 			w.problem(e.node, under(path, e.key), "%s", unknownField(e.key, "a field of a limit", limitFieldNames(), nil))
+			continue
+		}
+		if f.kind == table {
+			costs = w.costs(e.value, under(path, e.key), &limit)
 			continue
 		}
 		w.setLimit(&limit, e, under(path, e.key), f)
@@ -265,6 +270,9 @@ func (w *walker) limit(n ast.Node, index int) {
 			w.problem(n, path, "has no %s: add `%s: ` with %s", name, name, limitFieldOf(name).want)
 			return
 		}
+	}
+	if w.fitCosts(costs, under(path, costsField), limit); len(w.loader.problems) > before {
+		return
 	}
 	if err := limit.Validate(); err != nil {
 		text := verdict(err, limit.Name)

@@ -23,6 +23,7 @@ const (
 	boolean              // true or false
 	duration             // a string such as 100ms
 	list                 // a list of strings
+	table                // whole numbers by name
 )
 
 // field is one thing of the node that can be set.
@@ -150,6 +151,7 @@ var limitFields = []*limitField{
 		l.Parent = v
 		return probe(jatah.Limit{Name: v})
 	}},
+	{costsField, table, `routes with their costs, such as {"/export": 100, "/search/*": 5}`, setCosts},
 }
 
 func fieldOf(fields []*field, path string) *field {
