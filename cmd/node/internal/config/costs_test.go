@@ -78,7 +78,7 @@ func TestMistakesInCostsAreRefusedAtTheirPlace(t *testing.T) {
 		"api=5/s,costs=/a":             `--limit: limits.api.costs: "/a" is no cost: write ROUTE:COST, such as /export:100, separated by |`,
 		"api=5/s,costs=/a:x":           `--limit: limits.api.costs: the cost of route "/a": "x" is not a whole number`,
 		"api=5/s,costs=/a:1|/a:2":      `--limit: limits.api.costs: the route "/a" is given twice: keep one`,
-		"api=5/s,costs=/a:6":           `--limit: limits.api: bad limit "api": the cost of route "/a" is 6, above the burst 5`,
+		"api=5/s,costs=/a:6":           `--limit: limits.api: the cost of route "/a" is 6, above the burst 5`,
 		"api=5/s,burst=9,costs=/a*b:6": `--limit: limits.api.costs: the cost of route "/a*b" has a star before its end`,
 	} {
 		_, err := Merge(nil, nil, []Setting{{"--limit", "limits", compact}})
