@@ -211,7 +211,10 @@ func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, 
 		}
 		// The credit of the generation before is burnt at the lender: consumed, as far as is known.
 		if old := *x; e.off&ruleGeneration == 0 {
-			*x = entry{lender: from, inc: inc, gen: m.gen, g: l.carry(&old, inc, &m.was), was: m.was, seen: now, demand: old.demand}
+			*x = entry{lender: from, inc: inc, gen: m.gen, g: l.carry(&old, inc, &m.was), was: m.was, seen: old.seen, demand: old.demand}
+			if old.seen == 0 { // what it has refused so far may have come over any time
+				x.seen = now - 2*e.tick
+			}
 		} else {
 			x.inc, x.gen, x.void = inc, m.gen, false
 		}

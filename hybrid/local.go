@@ -263,12 +263,16 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := e.now()
 	st.Owner, st.Source = "", d.Source
-	a, ok := l.accounts.Load(key)
-	if !ok {
-		return st, err
+	if a, ok := l.accounts.Load(key); ok {
+		a.describe(&st, e.now())
 	}
+	return st, err
+}
+
+// describe tells what is known of the account's key.
+func (a *account) describe(st *State, now int64) {
+	s := &a.limit.spec
 	if a.owner != nil {
 		st.Owner = a.owner.name
 	}
@@ -278,17 +282,11 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 	}
 	whole := st.Balance + float64(st.Outstanding)
 	st.Remaining = min(max(0, int64(math.Floor(whole))), s.Burst)
-	if st.ResetAfter = l.fill(float64(s.Burst) - whole); s.Rule != nil {
-		st.ResetAfter = a.resetAfter(s, whole, now)
-		if whole < 1 {
+	if st.ResetAfter = a.resetAfter(s, whole, now); whole < 1 {
+		if st.RetryAfter = s.fill(1 - whole); s.Rule != nil {
 			st.RetryAfter = wait(max(0, a.waits.next-int64(st.Age)))
 		}
-		return st, err
 	}
-	if whole < 1 {
-		st.RetryAfter = l.fill(1 - whole)
-	}
-	return st, err
 }
 
 // sweepBuckets forgets full buckets where this node is alone.

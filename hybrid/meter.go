@@ -13,12 +13,12 @@ import (
 
 // wall is the engine's clock as Unix time, from which windows are counted: the wall clock as it was when the process started, or
 // woke up, and from then on the monotonic one.
-func (e *Engine) wall(now int64) int64 { return e.anchor + now }
+func (e *Engine) wall(now int64) int64 { return e.anchor.Load() + now }
 
 // reanchor reads the wall clock anew: while a machine is suspended the monotonic clock stands still.
 func (e *Engine) reanchor(now int64) {
 	if e.wallClock != nil {
-		e.anchor = e.wallClock() - now
+		e.anchor.Store(e.wallClock() - now)
 	}
 }
 
@@ -135,11 +135,29 @@ type waits struct {
 
 func (p *partition) waits(l *ledger, cost int64, now int64) (w waits) {
 	w.cost = cost
-	w.refused, w.next, w.reset = ns(l.m.Wait(float64(cost))), ns(l.m.Wait(math.Floor(l.m.Free())+1)), ns(l.m.Reset())
+	w.refused = p.waitFor(l, float64(cost), now)
+	w.next = p.waitFor(l, min(math.Floor(l.m.Free())+1, float64(l.limit.spec.Burst)), now)
+	w.reset = ns(l.m.Reset())
 	if d, ok := l.m.(bucket.Delayer); ok {
 		w.delay = ns(d.Delay())
 	}
 	return w
+}
+
+// waitFor is how long n tokens must be waited for. Credit that is out is taken to be spent now, where otherwise no wait would help: to
+// be told so would keep a node from asking when a window ends that others have begun with all that it has. Where the shares that are
+// held do not suffice, the others are back or given up when grace is over.
+func (p *partition) waitFor(l *ledger, n float64, now int64) int64 {
+	d := l.m.Wait(n)
+	if d == bucket.Never && l.outstanding() > 0 {
+		m := bucket.Clone(l.m)
+		m.Advance(l.limit.e.wall(now), p.era().fraction, 0)
+		d = m.Wait(n)
+	}
+	if grace := l.limit.e.grace(); d == bucket.Never && p.era().fraction < 1 && grace > 0 {
+		d = grace
+	}
+	return ns(d)
 }
 
 // ns keeps a wait within what can be added to a time; what is longer stands for never.
