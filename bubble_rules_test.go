@@ -99,7 +99,7 @@ func TestEveryRuleIsKeptAndUsedUpOnThreeNodes(t *testing.T) {
 					}
 					b.start(3)
 					time.Sleep(limit.BurstTime) // shares that came do not count as used any more
-					if i == 1 { // nearly all of the load is on one node
+					if i == 1 {                 // nearly all of the load is on one node
 						b.hosts[1].weight, b.hosts[2].weight = 0.1, 0.1
 					}
 					b.generate()

@@ -103,7 +103,7 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 		}
 		l.spec, l.perNs, l.alg = s, perNs, alg
 		l.def.Store(&s)
-		l.newTable(now)
+		l.newTable(params, now)
 		e.limits.Store(s.Name, l)
 		return l, nil
 	}
@@ -133,8 +133,10 @@ func (e *Engine) redefine(l *Limit, s Spec, perNs float64, params *bucket.Params
 	l.spec, l.perNs, l.alg = s, perNs, alg
 	l.def.Store(&s)
 	l.split.Store(nil)
-	l.buckets.SetParams(params, now)
-	l.newTable(now)
+	if s.Mode == Split && !e.alone() {
+		_, _ = l.makeSplit(now) // it is compiled already, so it succeeds
+	}
+	l.newTable(params, now)
 	for _, p := range e.parts {
 		if p.owned {
 			e.eachLedger(p, l, func(x *ledger) {
@@ -148,6 +150,8 @@ func (e *Engine) redefine(l *Limit, s Spec, perNs float64, params *bucket.Params
 	}
 	l.accounts.Range(func(_ string, a *account) bool {
 		a.refusal.Store(nil)
+		a.waits = waits{}
+		a.redefineFallback()
 		return true
 	})
 }

@@ -111,9 +111,14 @@ func onMeters(t *bucket.MeterTable, o op, key string, a *bucket.Algorithm, now, 
 
 // newSplit compiles the share for the present K.
 func (l *Limit) newSplit(now int64) (*splitShare, error) {
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	return l.makeSplit(now)
+}
+
+// makeSplit is newSplit for those who hold the lock.
+func (l *Limit) makeSplit(now int64) (*splitShare, error) {
 	e := l.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	s, k := l.spec, max(1, e.k)
 	sh := &splitShare{k: k, counted: e.counted.names, ranked: e.counted.print != 0}
 	var err error
@@ -227,7 +232,11 @@ func (l *Limit) Reset(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if missing := float64(st.Burst) - st.Balance - float64(st.Outstanding); missing > 0 {
+	missing := float64(st.Burst) - st.Balance - float64(st.Outstanding)
+	if l.def.Load().Rule != nil { // the tightest rate may be full, and others not
+		missing = float64(l.def.Load().most()) + max(0, -st.Balance)
+	}
+	if missing > 0 {
 		_, err = l.owner(ctx, key, int64(math.Ceil(missing)), 0)
 	}
 	return err
