@@ -183,14 +183,14 @@ func TestResetForgetsAllThatARuleRemembers(t *testing.T) {
 // A node that has been refused in a long window does not forget that before the window ends, and so does not overshoot again.
 func TestOvershootIsOnceInAWindow(t *testing.T) {
 	s := windowed(100, 10*time.Minute, Hybrid)
-	s.Overshoot = 0.3
+	s.Overshoot, s.Fallback = 0.3, FallbackDeny
 	w := quiet(t, 3, 0, s)
 	passed := 0
-	for range 3 {
+	for range 2 {
 		for _, n := range w.nodes {
 			passed += n.takes("k", 120)
 		}
-		w.sleep(198 * sec)
+		w.sleep(450 * sec)
 	}
 	if passed > 130 {
 		t.Errorf("%d passed in a window of 100 with an overshoot of 0.3", passed)
