@@ -134,12 +134,17 @@ func (s schedule) String() string {
 	if s.skew {
 		load += ", skewed"
 	}
-	return fmt.Sprintf("seed %d: %v %v %v burst %d phi %v, loss %v, faults %q, %s", s.seed, s.limit.Mode, s.limit.Fallback, s.limit.Rate, s.limit.Burst, s.limit.Overshoot, s.loss, s.faults, load)
+	rate := fmt.Sprintf("%v burst %d", s.limit.Rate, s.limit.Burst)
+	if s.limit.Algorithm != "" {
+		rate = fmt.Sprint(s.limit.Algorithm, s.limit.Rate, s.limit.Rates)
+	}
+	return fmt.Sprintf("seed %d: %v %v %v phi %v, loss %v, faults %q, %s", s.seed, s.limit.Mode, s.limit.Fallback, rate, s.limit.Overshoot, s.loss, s.faults, load)
 }
 
 // outcome is what a schedule came to.
 type outcome struct {
 	excess  float64
+	most    int64  // the largest cost that the limit lets pass
 	events  string // the faults that were drawn
 	slowest time.Duration
 	sources string
@@ -149,6 +154,7 @@ type outcome struct {
 // run plays three faults, some seconds apart, and checks that all is well afterwards.
 func (s schedule) run(t *testing.T) (out outcome) {
 	inBubble(t, s.seed, s.limit, 2, func(b *bubble) {
+		out.most = b.most()
 		n := 3 + b.rng.IntN(3)
 		b.start(n)
 		b.add(1) // a spare
@@ -159,7 +165,7 @@ func (s schedule) run(t *testing.T) (out outcome) {
 		}
 		b.generate()
 		b.weather(rough(s.loss))
-		load := 4 * float64(s.limit.Rate.Count) / s.limit.Rate.Per.Seconds() * float64(len(b.keys))
+		load := 4 * perSecond(s.limit) * float64(len(b.keys))
 		if !s.flash {
 			b.offer(load)
 		}
@@ -210,9 +216,9 @@ func (s schedule) check(t *testing.T) {
 		t.Log(s)
 		out := s.run(t)
 		t.Logf("excess %.3f, slowest decision %v, faults drawn %q, %d requests %s", out.excess, out.slowest, out.events, out.offered, out.sources)
-		promised := s.limit.Overshoot*float64(s.limit.Burst) + tolerance
+		promised := s.limit.Overshoot*float64(out.most) + tolerance
 		if s.limit.Fallback == jatah.FallbackShare && s.limit.Mode != jatah.Split {
-			promised += float64(len(out.events)) * float64(s.limit.Burst)
+			promised += float64(len(out.events)) * float64(out.most)
 		}
 		if out.excess > promised {
 			t.Errorf("%v: excess %v, at most %v is promised", s, out.excess, promised)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/bucket"
 	"github.com/jatah-io/jatah/cluster/simnet"
 )
 
@@ -38,6 +39,7 @@ type bubble struct {
 	seed  uint64
 	begin time.Time
 	limit jatah.Limit
+	alg   *bucket.Algorithm // nil: one token bucket of the limit
 	keys  []string
 	hosts []*host
 	tune  func(*jatah.Config) // nil: nothing to change
@@ -78,9 +80,18 @@ type meter struct {
 	last         time.Duration
 	worst        float64
 	admitted     int64
+	rule         bucket.Meter // another rule than a token bucket; begun is the Unix time of the bubble's begin
+	begun        int64
 }
 
 func (m *meter) admit(now time.Duration, cost int64) {
+	if m.rule != nil {
+		m.rule.Advance(m.begun+int64(now), 1, 0)
+		m.rule.Use(float64(cost), 0)
+		m.worst = math.Max(m.worst, -m.rule.Free())
+		m.admitted += cost
+		return
+	}
 	m.used = math.Max(0, m.used-float64(now-m.last)*m.perNs) + float64(cost)
 	m.last = now
 	m.worst = math.Max(m.worst, m.used-m.burst)
@@ -93,7 +104,7 @@ func inBubble(t *testing.T, seed uint64, limit jatah.Limit, keys int, f func(b *
 	synctest.Test(t, func(t *testing.T) {
 		b := &bubble{t: t, net: simnet.New(seed), rng: rand.New(rand.NewPCG(seed, 1)), seed: seed, begin: time.Now(), limit: limit,
 			meters: map[string]*meter{}, bySource: map[jatah.Source]int{}}
-		if b.limit.Burst == 0 {
+		if b.alg = ruleOf(t, limit); b.alg == nil && b.limit.Burst == 0 {
 			b.limit.Burst = limit.Rate.Count
 		}
 		for i := range keys {
@@ -319,7 +330,7 @@ func (b *bubble) decided(h *host, l *life, key string, cost int64, d jatah.Decis
 		return
 	case d.Err != nil:
 		b.problem("%s: decision: %v", h.name, d.Err)
-	case d.RetryAfter < 0 || d.ResetAfter < 0 || d.Remaining < 0 || d.Remaining > b.limit.Burst || d.OK && d.RetryAfter != 0 || !d.OK && d.RetryAfter == 0:
+	case d.RetryAfter < 0 || d.ResetAfter < 0 || d.Remaining < 0 || d.Remaining > b.most() || d.OK && d.RetryAfter != 0 || !d.OK && d.RetryAfter == 0:
 		b.problem("%s: impossible decision %+v", h.name, d)
 	}
 	b.mu.Lock()
@@ -339,9 +350,21 @@ func (b *bubble) meter(key string) *meter {
 	m := b.meters[key]
 	if m == nil {
 		m = &meter{perNs: float64(b.limit.Rate.Count) / float64(b.limit.Rate.Per), burst: float64(b.limit.Burst), last: b.now()}
+		if b.alg != nil {
+			m.rule, m.begun = b.alg.New(), b.begin.UnixNano()
+			m.rule.Advance(m.begun+int64(b.now()), 1, 0)
+		}
 		b.meters[key] = m
 	}
 	return m
+}
+
+// most is the largest cost that can pass.
+func (b *bubble) most() int64 {
+	if b.alg != nil {
+		return b.alg.Limit()
+	}
+	return b.limit.Burst
 }
 
 // admitted is what was let through for a key so far.
@@ -394,7 +417,7 @@ func (b *bubble) rest() {
 	b.t.Helper()
 	b.offer(0)
 	time.Sleep(6 * time.Second)
-	least := b.limit.Burst
+	least := b.most()
 	if b.limit.Fallback != jatah.FallbackWait || b.limit.Mode == jatah.Split {
 		least = 1
 	}

@@ -20,8 +20,9 @@ import (
 // for a load above the threshold that is never.
 //
 // The bucket holds burst tokens, 1 if not given, and those come on top. Returned credit and
-// refunds are taken off the present slice. A part of the limit is a part of all three rates;
-// when it falls, the bucket is cut.
+// refunds are taken off the present slice. A part of the limit has a part of the bucket and of the rate, and never
+// bursts: whether the whole limit may depends on an average that nobody sees who holds a part of it. When the part
+// falls, the bucket is cut.
 type averageMeter struct {
 	moment
 	rule  *averageRule
@@ -136,7 +137,7 @@ func (m *averageMeter) settle(must bool) {
 // enter begins the next slice: the 16 before it decide the speed. The oldest of them then makes room for it.
 func (m *averageMeter) enter() {
 	m.slice++
-	if fast := m.total() < m.rule.threshold*m.part-1e-9; fast != m.fast {
+	if fast := m.bursts(m.part) && m.total() < m.rule.threshold-1e-9; fast != m.fast {
 		m.settle(true)
 		m.fast = fast
 	}
@@ -153,8 +154,11 @@ func (m *averageMeter) total() float64 {
 
 // idle tells that the speed will not change unless something is used.
 func (m *averageMeter) idle() bool {
-	return m.fast == (m.rule.threshold*m.part > 1e-9) && m.total() == 0
+	return m.fast == m.bursts(m.part) && m.total() == 0
 }
+
+// bursts tells that a part of the limit is as fast as may be while nothing is used.
+func (m *averageMeter) bursts(part float64) bool { return part >= 1 && m.rule.threshold > 1e-9 }
 
 // border is when the slice after the present one begins.
 func (m *averageMeter) border() int64 {
@@ -182,16 +186,18 @@ func (m *averageMeter) Advance(now int64, part, out float64) {
 		m.moment = moment{now, part, out, true}
 		m.pool, m.since = m.rule.amount(part), now
 		m.slice = now / m.rule.slice
-		m.fast = m.rule.threshold*part > 1e-9
+		m.fast = m.bursts(part)
 		m.settle(false)
 		return
 	}
 	m.move(now)
 	m.settle(part != m.part || out > m.out)
 	if part > m.part {
-		// A share that comes has just had its burst elsewhere, for all that is known.
-		m.used[m.slice%slices16] += m.rule.threshold * (part - m.part)
+		// A share that comes has just been used as much as it could be elsewhere, for all that is known.
+		most := m.rule.slow.speed()*float64(m.rule.slice)*slices16 + m.rule.burst
+		m.used[m.slice%slices16] += max(m.rule.threshold, most) * (part - m.part)
 	}
+	m.fast = m.fast && m.bursts(part)
 	m.part, m.out = part, out
 	m.settle(false)
 }

@@ -273,7 +273,7 @@ func (w *poolTwin) advance(now int64, part, out *big.Rat) {
 		w.cap = w.full()
 		w.pool = w.clamp(w.full())
 		if a := w.average; a != nil {
-			a.quick = times(a.threshold, part).Sign() > 0
+			a.quick = part.Cmp(rat(1)) >= 0 && a.threshold.Sign() > 0
 		}
 		return
 	}
@@ -285,7 +285,7 @@ func (w *poolTwin) advance(now int64, part, out *big.Rat) {
 			for k := b/a.slice - 16; k < b/a.slice; k++ {
 				sum = plus(sum, in(a.used, k))
 			}
-			a.quick = sum.Cmp(times(a.threshold, w.part)) < 0
+			a.quick = w.part.Cmp(rat(1)) >= 0 && sum.Cmp(a.threshold) < 0
 			if sum.Sign() == 0 && now-b > 20*a.slice { // nothing will change
 				b = (now/a.slice - 1) * a.slice
 				w.step(b)
@@ -295,7 +295,11 @@ func (w *poolTwin) advance(now int64, part, out *big.Rat) {
 	w.step(now)
 	if a := w.average; a != nil && part.Cmp(w.part) > 0 {
 		k := now / a.slice
-		a.used[k] = plus(in(a.used, k), times(a.threshold, minus(part, w.part)))
+		could := plus(times(w.speed, rat(16*a.slice)), w.burst)
+		a.used[k] = plus(in(a.used, k), times(most(a.threshold, could), minus(part, w.part)))
+	}
+	if a := w.average; a != nil && part.Cmp(rat(1)) < 0 {
+		a.quick = false
 	}
 	w.part, w.out = part, out
 	if w.average != nil {

@@ -119,7 +119,7 @@ func (a *account) counters() counters {
 // missing is the most that a refund can give: the burst, and a debt on top of it as far as it is known here.
 func (a *account) missing() int64 {
 	debt := math.Ceil(max(0, -a.known)) // less than 2^53
-	return a.limit.spec.Burst + int64(debt) - min(0, a.credit.Load())
+	return a.limit.spec.most() + int64(debt) - min(0, a.credit.Load())
 }
 
 // drain takes away the credit that is left, and returns how much that was.

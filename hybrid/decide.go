@@ -60,6 +60,12 @@ func (e *Engine) look(l *Limit, key string, cost, now int64) (Decision, *waiter)
 	}
 	if a, ok := l.accounts.Load(key); ok && a.heard {
 		d := a.decision(true, SourceLocal, now)
+		if l.alg != nil {
+			if left := a.waits.next - (now - a.asOf.Load()); a.known+float64(a.outAll) < 0 && left > 0 {
+				d.OK, d.RetryAfter = false, wait(left)
+			}
+			return d, nil
+		}
 		d.inDebt(l, a.known+float64(a.outAll)+float64(now-a.asOf.Load())*l.growth()+float64(min(0, a.credit.Load())))
 		return d, nil
 	}
@@ -70,7 +76,11 @@ func (e *Engine) look(l *Limit, key string, cost, now int64) (Decision, *waiter)
 		level := p.level(x, now)
 		d := Decision{OK: true, Mode: l.spec.Mode, Source: SourceOwner, Remaining: min(max(0, int64(math.Floor(level))), l.spec.Burst),
 			ResetAfter: l.fill(float64(l.spec.Burst) - level)}
-		d.inDebt(l, level+x.outstanding())
+		if d.inDebt(l, level+x.outstanding()); x.m != nil {
+			if d.ResetAfter = x.m.Reset(); !d.OK {
+				d.RetryAfter = wait(p.waitFor(x, 0, now))
+			}
+		}
 		return d, nil
 	}
 	return Decision{OK: true, Mode: l.spec.Mode, Remaining: l.spec.Burst}, nil

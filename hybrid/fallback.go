@@ -97,6 +97,20 @@ func (e *Engine) fall(a *account, cost, now int64) Decision {
 	return d
 }
 
+// redefineFallback lets the share of a key go on under a definition that has changed, with what was used of it.
+func (a *account) redefineFallback() {
+	f, alg := &a.fallback, a.limit.alg
+	switch {
+	case !f.active:
+	case alg == nil && f.m != nil:
+		f.own, f.m = max(0, f.m.Free()), nil
+	case f.m != nil:
+		f.m = bucket.Resize(f.m, alg)
+	case alg != nil: // from here on the share counts as one that has just come
+		f.m = a.limit.newMeter(f.at)
+	}
+}
+
 // fallOnMeter is the end of fall for other rules than one token bucket.
 func (e *Engine) fallOnMeter(a *account, f *fallback, d *Decision, cost, now int64) {
 	var early time.Duration // the loan has not run out yet
@@ -110,6 +124,9 @@ func (e *Engine) fallOnMeter(a *account, f *fallback, d *Decision, cost, now int
 	case early == 0 && f.m.Free() >= c:
 		f.m.Use(c, 0)
 		d.OK = true
+		if q, ok := f.m.(bucket.Delayer); ok {
+			d.Delay = q.Delay()
+		}
 	case f.ahead >= c:
 		f.ahead -= c
 		a.credit.Add(-cost)

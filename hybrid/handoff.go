@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/jatah-io/jatah/bucket"
 )
 
 // handOff is what a former owner sends a new one, reliably: the ledgers of the partitions that moved, as durations
@@ -297,10 +299,14 @@ func (e *Engine) inheritEntry(p *partition, x *ledger, h *handedEntry, now int64
 		x.entries = append(x.entries, y)
 		return
 	}
-	if left := x.carry(y, have.inc, &have.was); left > 0 && !have.void {
+	left, back := y.carry(have.inc, &have.was)
+	news := left > 0 && !have.void
+	if news {
 		have.g += left
 		have.was = generation{}
 		have.until = max(have.until, now+e.lease())
+	}
+	if x.give(float64(back)); news {
 		e.newsTo(p, x, have, now)
 	}
 }
@@ -339,7 +345,7 @@ func (e *Engine) letGo(lost []int, now int64) {
 		}
 		g.h.copies = append(g.h.copies, copies...)
 		for _, c := range copies {
-			g.bytes += 40 + len(c.key) + len(c.limit)
+			g.bytes += 40 + len(c.key) + len(c.limit) + len(c.state)
 		}
 	}
 	for _, g := range groups {
@@ -386,7 +392,7 @@ func (e *Engine) copyOf(p *partition, x *ledger, now int64) copyOf {
 	c := copyOf{part: p.id, limit: x.limit.spec.Name, plan: x.limit.plan, key: x.key, full: p.isFull(x, now),
 		bal: bound(p.level(x, now)), brought: bound(x.brought), cap: bound(x.cap), out: bound(x.outstanding())}
 	if x.m != nil {
-		c.cap, c.brought = bound(p.most(x)), bound(max(0, c.bal+x.spent))
+		c.cap, c.brought = bound(p.most(x)), bound(max(0, c.bal+min(x.spent, bucket.Used(x.m))))
 		c.state = x.m.State(nil)
 	}
 	return c

@@ -213,7 +213,14 @@ func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, 
 		}
 		// The credit of the generation before is burnt at the lender: consumed, as far as is known.
 		if old := *x; e.off&ruleGeneration == 0 {
-			*x = entry{lender: from, inc: inc, gen: m.gen, g: l.carry(&old, inc, &m.was), was: m.was, seen: now, demand: old.demand}
+			left, back := old.carry(inc, &m.was)
+			*x = entry{lender: from, inc: inc, gen: m.gen, g: left, was: m.was, seen: old.seen, demand: old.demand}
+			if back > 0 {
+				l.give(float64(back))
+			}
+			if old.seen == 0 { // what it has refused so far may have come over any time
+				x.seen = now - 2*e.tick
+			}
 		} else {
 			x.inc, x.gen, x.void = inc, m.gen, false
 		}
@@ -272,21 +279,15 @@ func (p *partition) most(l *ledger) float64 {
 }
 
 // carry closes a generation that a former owner handed over, and returns the credit that is left of it: the new generation
-// begins with as much. Its lender has set it aside meanwhile.
-func (l *ledger) carry(x *entry, inc uint64, was *generation) int64 {
+// begins with as much. Its lender has set it aside meanwhile. back is what was returned and refunded that the former owner did not
+// know: it is for the pool once the new generation is in the books.
+func (x *entry) carry(inc uint64, was *generation) (left, back int64) {
 	if !x.handed || x.void || was.number == 0 || x.inc != inc || x.gen != was.number {
-		return 0
+		return 0, 0
 	}
-	x.c = max(x.c, was.c)
-	if d := was.r - x.r; d > 0 {
-		x.r = was.r
-		l.pool += float64(d)
-	}
-	if d := was.u - x.u; d > 0 {
-		x.u = was.u
-		l.pool += float64(d)
-	}
-	return x.out()
+	back = max(0, was.r-x.r) + max(0, was.u-x.u)
+	x.c, x.r, x.u = max(x.c, was.c), max(x.r, was.r), max(x.u, was.u)
+	return x.out(), back
 }
 
 // lease is how long the owner keeps credit for a lender that is silent. The lender voids it within TTL, with the first tick after which the

@@ -128,7 +128,7 @@ func (e *Engine) borrow(from *peer, m *message, now int64) {
 		}
 		for _, f := range l.formers {
 			if f.parts.has(i) && f.inc != e.inc {
-				s.former(f, p.handed[f.inc] >= f.epoch, now)
+				s.former(f, now)
 			}
 		}
 		s.formers = slices.DeleteFunc(s.formers, func(f formerShare) bool { return f.until <= now })
@@ -144,8 +144,12 @@ func (e *Engine) borrow(from *peer, m *message, now int64) {
 }
 
 // former notes that the share is lent to a former owner as well, for as long as is left.
-func (s *share) former(f former, handed bool, now int64) {
-	s.foreign = s.foreign || !handed
+func (s *share) former(f former, now int64) {
+	if i := slices.IndexFunc(s.from, func(o formerShare) bool { return o.inc == f.inc }); i < 0 {
+		s.from = append(s.from, formerShare{inc: f.inc, epoch: f.epoch})
+	} else {
+		s.from[i].epoch = max(s.from[i].epoch, f.epoch)
+	}
 	for i := range s.formers {
 		if o := &s.formers[i]; o.inc == f.inc && o.epoch >= f.epoch {
 			o.until = max(o.until, now+f.left)

@@ -105,7 +105,7 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 		for _, v := range all {
 			v.become(next[v], len(all) > 1)
 		}
-		l.newTable(now)
+		l.newTable(own.params, now)
 		l.publish(all)
 		l.parent.Store(parent)
 		e.defined(l, now)
@@ -145,9 +145,13 @@ func (e *Engine) redefine(l *Limit, own compiled, plans map[string]compiled, now
 	for _, v := range all {
 		v.become(next[v], len(all) > 1)
 	}
-	l.buckets.SetParams(own.params, now)
-	l.newTable(now)
 	l.publish(all)
+	for _, v := range all {
+		if v.spec.Mode == Split && !e.alone() {
+			_, _ = v.makeSplit(now) // it is compiled already, so it succeeds
+		}
+	}
+	l.newTable(own.params, now)
 	each(func(p *partition, x *ledger) {
 		x.cap = x.fullIn(p.era())
 		if x.start = min(x.start, float64(x.limit.spec.Burst)); x.m == nil {
@@ -157,6 +161,8 @@ func (e *Engine) redefine(l *Limit, own compiled, plans map[string]compiled, now
 	})
 	l.accounts.Range(func(_ string, a *account) bool {
 		a.refusal.Store(nil)
+		a.waits = waits{}
+		a.redefineFallback()
 		return true
 	})
 }

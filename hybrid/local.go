@@ -113,9 +113,14 @@ func onMeters(t *bucket.MeterTable, o op, key string, a *bucket.Algorithm, now, 
 
 // newSplit compiles the share for the present K.
 func (l *Limit) newSplit(now int64) (*splitShare, error) {
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	return l.makeSplit(now)
+}
+
+// makeSplit is newSplit for those who hold the lock.
+func (l *Limit) makeSplit(now int64) (*splitShare, error) {
 	e := l.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	s, k := l.spec, max(1, e.k)
 	sh := &splitShare{k: k, counted: e.counted.names, ranked: e.counted.print != 0}
 	var err error
@@ -236,7 +241,11 @@ func (l *Limit) Reset(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if missing := float64(st.Burst) - st.Balance - float64(st.Outstanding); missing > 0 {
+	missing := float64(st.Burst) - st.Balance - float64(st.Outstanding)
+	if l.def.Load().Rule != nil { // the tightest rate may be full, and others not
+		missing = float64(l.def.Load().most()) + max(0, -st.Balance)
+	}
+	if missing > 0 {
 		_, err = l.owner(ctx, key, int64(math.Ceil(missing)), 0)
 	}
 	return err
@@ -273,12 +282,16 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := e.now()
 	st.Owner, st.Source = "", d.Source
-	a, ok := l.accounts.Load(key)
-	if !ok {
-		return st, err
+	if a, ok := l.accounts.Load(key); ok {
+		a.describe(&st, e.now())
 	}
+	return st, err
+}
+
+// describe tells what is known of the account's key.
+func (a *account) describe(st *State, now int64) {
+	s := &a.limit.spec
 	if a.owner != nil {
 		st.Owner = a.owner.name
 	}
@@ -288,17 +301,11 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 	}
 	whole := st.Balance + float64(st.Outstanding)
 	st.Remaining = min(max(0, int64(math.Floor(whole))), s.Burst)
-	if st.ResetAfter = l.fill(float64(s.Burst) - whole); s.Rule != nil {
-		st.ResetAfter = a.resetAfter(s, whole, now)
-		if whole < 1 {
+	if st.ResetAfter = a.resetAfter(s, whole, now); whole < 1 {
+		if st.RetryAfter = s.fill(1 - whole); s.Rule != nil {
 			st.RetryAfter = wait(max(0, a.waits.next-int64(st.Age)))
 		}
-		return st, err
 	}
-	if whole < 1 {
-		st.RetryAfter = l.fill(1 - whole)
-	}
-	return st, err
 }
 
 // sweepBuckets forgets full buckets where this node is alone.

@@ -41,14 +41,24 @@ func (s *Spec) params() (*bucket.Params, error) {
 	return bucket.NewParams(s.Rate, s.Burst)
 }
 
-// newTable makes or changes the table of keys for who decides alone. From one kind of table to the other keys start anew.
-func (l *Limit) newTable(now int64) {
+// newTable makes or changes the tables of keys for who decides alone, or on a share. From one kind of table to the other what
+// was used is carried over, down to an empty key. Requests go on meanwhile, and find keys full that are not moved yet: then that is debt.
+func (l *Limit) newTable(params *bucket.Params, now int64) {
 	t := l.meters.Load()
 	switch {
+	case l.alg == nil && t == nil:
+		l.buckets.SetParams(params, now)
 	case l.alg == nil:
+		l.buckets.SetParams(params, now)
 		l.meters.Store(nil)
+		t.Used(l.e.wall(now), func(key string, n int64) { l.move(key, n) })
 	case t == nil:
 		l.meters.Store(bucket.NewMeterTable(l.alg, l.e.cfg.MaxKeys))
+		l.buckets.Used(now, func(key string, n int64) {
+			l.buckets.Reset(key)
+			l.move(key, n)
+		})
+		l.buckets.SetParams(params, now)
 	default:
 		t.SetAlgorithm(l.alg, l.e.wall(now))
 	}
@@ -57,12 +67,32 @@ func (l *Limit) newTable(now int64) {
 // logged says that the rule remembers each request.
 func (l *Limit) logged() bool { return l.spec.Rule.Algorithm == "sliding_log" }
 
+// move charges a key with what was used of it under another rule.
+func (l *Limit) move(key string, n int64) {
+	r, err := l.onTable(opPeek, key, 0)
+	if n = min(n, r.Remaining); err == nil && n > 0 {
+		_, _ = l.onTable(opCharge, key, n) // there is no room: it stays forgotten
+	}
+}
+
 // growth is how many tokens per nanosecond a key gains by itself as far as a lender can tell.
 func (l *Limit) growth() float64 {
 	if l.alg != nil {
 		return 0
 	}
 	return l.perNs
+}
+
+// most is the most that a key can have used within the limit. With several rates that is more than the burst; and with sliding windows
+// what was used in the one before is still there in part.
+func (s *Spec) most() int64 {
+	n := s.Burst
+	if s.Rule != nil {
+		for _, r := range s.Rule.Rates {
+			n = max(n, 2*r.Count)
+		}
+	}
+	return n
 }
 
 // queues says that requests may be granted a later departure.
@@ -143,11 +173,29 @@ type waits struct {
 
 func (p *partition) waits(l *ledger, cost int64, now int64) (w waits) {
 	w.cost = cost
-	w.refused, w.next, w.reset = ns(l.m.Wait(float64(cost))), ns(l.m.Wait(math.Floor(l.m.Free())+1)), ns(l.m.Reset())
+	w.refused = p.waitFor(l, float64(cost), now)
+	w.next = p.waitFor(l, min(max(1, math.Floor(l.m.Free())+1), float64(l.limit.spec.Burst)), now)
+	w.reset = ns(l.m.Reset())
 	if d, ok := l.m.(bucket.Delayer); ok {
 		w.delay = ns(d.Delay())
 	}
 	return w
+}
+
+// waitFor is how long n tokens must be waited for. Credit that is out is taken to be spent now, where otherwise no wait would help: to
+// be told so would keep a node from asking when a window ends that others have begun with all that it has. Where the shares that are
+// held do not suffice, the others are back or given up when grace is over.
+func (p *partition) waitFor(l *ledger, n float64, now int64) int64 {
+	d := l.m.Wait(n)
+	if d == bucket.Never && l.outstanding() > 0 {
+		m := bucket.Clone(l.m)
+		m.Advance(l.limit.e.wall(now), p.era().fraction, 0)
+		d = m.Wait(n)
+	}
+	if grace := l.limit.e.grace(); d == bucket.Never && p.era().fraction < 1 && grace > 0 {
+		d = grace
+	}
+	return ns(d)
 }
 
 // ns keeps a wait within what can be added to a time; what is longer stands for never.

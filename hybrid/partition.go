@@ -65,7 +65,7 @@ type share struct {
 	brought bool
 	until   int64 // own clock: the stamp that the lender echoed, plus TTL
 	formers []formerShare
-	foreign bool // lent to another owner, that handed nothing over, since it was counted here
+	from    []formerShare // other owners that it was lent to since it was counted here
 }
 
 // formerShare is a loan to a former owner that must have run out, or been handed over, first.
@@ -211,12 +211,12 @@ func (p *partition) moved(now, last *era, at int64) {
 	var left, came float64
 	for _, s := range p.shares {
 		if p.usable(s, at) {
-			if d := 1/float64(s.k) - weight[s.lender]; d > 0 && !s.foreign {
+			if d := 1/float64(s.k) - weight[s.lender]; d > 0 && !p.foreign(s) {
 				came += d
 			} else {
 				left += max(0, -d)
 			}
-			s.foreign = false
+			s.from = s.from[:0]
 			delete(weight, s.lender)
 		}
 	}
@@ -229,6 +229,11 @@ func (p *partition) moved(now, last *era, at int64) {
 	p.away = min(1, p.away+left)
 	now.back, now.since = min(p.away, came), p.since
 	p.away -= now.back
+}
+
+// foreign says that a share was with another owner, which has not handed over what it knew.
+func (p *partition) foreign(s *share) bool {
+	return slices.ContainsFunc(s.from, func(f formerShare) bool { return p.handed[f.inc] < f.epoch })
 }
 
 // brings says whether a share is usable that has not brought its tokens along yet.

@@ -100,7 +100,11 @@ func (e *Engine) heirOf(p *partition) *peer {
 }
 
 // maxState is how much of a record the state of a meter may take, so that it fits in a packet: a long log is told coarsely.
-const maxState = 512
+// minState is the least that it may take, however long the key is.
+const (
+	maxState = 512
+	minState = 100
+)
 
 func (e *Engine) sendStandby(p *partition, heir *peer, now int64) {
 	for _, x := range p.heirDue {
@@ -109,8 +113,8 @@ func (e *Engine) sendStandby(p *partition, heir *peer, now int64) {
 		if c.base = x.key == "" && p.bases[x.limit] == x; c.base {
 			c.key = x.limit.plan
 		}
-		if len(c.state) > maxState {
-			c.state = bucket.Coarse(x.m, maxState/16).State(nil)
+		if room := max(minState, min(maxState, e.cfg.MaxMessage-200-len(c.limit)-len(c.plan)-len(c.key))); len(c.state) > room {
+			c.state = bucket.Coarse(x.m, room/18).State(nil)
 		}
 		if heir.standbyRoom < 80+len(c.limit)+len(c.plan)+len(c.key)+len(c.state) {
 			e.flushStandby(heir, now)

@@ -150,6 +150,9 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 // awakeIfLate notices that the process was paused, or the machine suspended. With nobody else counted, nobody else can have
 // used anything.
 func (e *Engine) awakeIfLate(now, late int64) {
+	if late > 0 {
+		e.reanchor(now)
+	}
 	if now-e.lastTick+late-e.tick > e.ttl/2 && e.k > 1 {
 		e.awake(now)
 	}
@@ -232,17 +235,26 @@ func (e *Engine) forgettable(a *account, now int64) bool {
 		return false
 	}
 	if phi := a.limit.spec.Overshoot; phi > 0 && a.heard && a.limit.perNs > 0 {
-		if short := phi*float64(a.limit.spec.Burst) - a.known; short > 0 && float64(now-a.asOf.Load())*a.limit.perNs < short+1 {
+		if short := phi*float64(a.limit.spec.Burst) - a.known; short > 0 && !a.recovered(short+1, now) {
 			return false
 		}
 	}
 	// Ahead of its share a node spends the last balance it saw; of a forgotten key it would spend its whole share.
 	if s := &a.limit.spec; s.Fallback == FallbackShare && a.heard && a.limit.perNs > 0 && len(e.accounts) < e.cfg.MaxKeys {
-		if short := float64(s.Burst) - a.known - float64(a.outAll); short > 0 && float64(now-a.asOf.Load())*a.limit.perNs < short {
+		if short := float64(s.Burst) - a.known - float64(a.outAll); short > 0 && !a.recovered(short, now) {
 			return false
 		}
 	}
 	return now-a.idleAt >= 20*e.tick || len(e.accounts) >= e.cfg.MaxKeys
+}
+
+// recovered says that so many tokens can have come back since the owner spoke last. In a window none come before it ends.
+func (a *account) recovered(tokens float64, now int64) bool {
+	age := now - a.asOf.Load()
+	if a.limit.alg != nil {
+		return age >= a.waits.reset
+	}
+	return float64(age)*a.limit.perNs >= tokens
 }
 
 func (e *Engine) forget(a *account) {
