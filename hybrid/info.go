@@ -70,7 +70,9 @@ func (e *Engine) Info() Info {
 		i.Owned = len(e.parts)
 		return i
 	}
-	i.Settling = time.Duration(max(0, e.born+e.settle()-now))
+	if i.Settling = time.Duration(max(0, e.born+e.settle()-now)); e.view.Unsure {
+		i.Settling = max(i.Settling, e.cfg.Tick)
+	}
 	if i.Weight = 0; e.weight(now) > 0 {
 		i.Weight = 1 / float64(e.weight(now))
 	}

@@ -14,7 +14,7 @@ func (e *Engine) doTick(now, late int64) {
 	e.lastTick = now
 	e.ticks++
 	e.countMembers(now)
-	e.started = e.settled(now)
+	e.started = e.settled(now) && !e.view.Unsure
 	for _, p := range e.parts {
 		if p.owned {
 			e.ownShare(p, now)
