@@ -62,6 +62,7 @@ func (e *Engine) sendAsk(a *account, now int64) {
 	for _, w := range a.ask.waiters {
 		w.asked = true
 	}
+	a.asked = now
 	a.ask.resend = now + resendAfter<<min(a.ask.tries, 5)
 	a.ask.tries++
 	e.stats.asks.Add(1)

@@ -78,6 +78,9 @@ func decodeHandOff(b []byte) (*handOff, error) {
 
 // ReceiveTransfer takes in a message that a member sent with Network.Transfer.
 func (e *Engine) ReceiveTransfer(now int64, from string, msg []byte) {
+	if e.receiveForwarded(now, from, msg) {
+		return
+	}
 	h, err := decodeHandOff(msg)
 	if err != nil {
 		e.stats.malformed.Add(1)
@@ -327,6 +330,9 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 	e.settleShares(p, now)
 	var copies []copyOf
 	for _, x := range p.ledgers {
+		if x.isPermits() {
+			continue // the holders tell the new owner themselves
+		}
 		c := e.copyOf(p, x, now)
 		if c.full {
 			continue
@@ -342,6 +348,9 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 		return cmp.Or(cmp.Compare(a.limit, b.limit), cmp.Compare(a.key, b.key))
 	})
 	e.limits.Range(func(_ string, l *Limit) bool {
+		if l.spec.permits() {
+			return true
+		}
 		c := e.copyOf(p, p.base(l), now)
 		c.base, c.full = true, false
 		copies = append(copies, c)
