@@ -166,8 +166,9 @@ func (e *Engine) sayHeld(now int64) {
 	}
 }
 
-// fallOnPermits is fallback for permits: of its share, rounded down, a node may hold what it does not hold already, once the share is no longer
-// lent. The owner is told when it answers again: before the share is lent to it.
+// fallOnPermits is fallback for permits. With share, of its own share, rounded down, a node may hold what it does not hold already, once the
+// share is no longer lent; but others may hold by then what was granted out of it, and permits do not age: that is the excess of share. So with
+// wait nothing is granted. The owner is told when it answers again: before the share is lent to it.
 func (e *Engine) fallOnPermits(a *account, d *Decision, cost, now int64) {
 	s := &a.limit.spec
 	d.MaxExcess, d.OK = 0, false
@@ -176,7 +177,7 @@ func (e *Engine) fallOnPermits(a *account, d *Decision, cost, now int64) {
 		d.Source = SourceDeny
 	case s.Fallback == FallbackAllow:
 		d.Source, d.OK, d.MaxExcess = SourceAllow, true, s.Burst
-	case k > 0 && (a.owner == nil || e.silent(a.owner, now)) && now >= e.lentUntil(a.part):
+	case s.Fallback == FallbackShare && k > 0 && (a.owner == nil || e.silent(a.owner, now)) && now >= e.lentUntil(a.part):
 		free := s.Burst/int64(k) - a.holds()
 		if d.OK = cost <= free; d.OK {
 			free -= cost
