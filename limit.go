@@ -1,6 +1,7 @@
 package jatah
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -91,6 +92,7 @@ const (
 	SlidingWindow = "sliding_window" // two windows, of which the one before counts with the part that is still in sight
 	SlidingLog    = "sliding_log"    // exactly Rate.Count in any Rate.Per; remembers each request
 	LeakyBucket   = "leaky_bucket"   // a meter; with Queue or MaxWait a queue that spaces requests out
+	Concurrency   = "concurrency"    // Max permits held at once; no rate. See Limiter.Acquire
 	BurstAverage  = "burst_average"  // BurstRate while the average of BurstTime is below BurstThreshold, then Rate
 )
 
@@ -121,6 +123,9 @@ type Limit struct {
 	BurstTime      time.Duration // BurstAverage: over how long the average is taken
 
 	MaxLog int // SlidingLog: requests remembered per key, before neighbours are merged; 0: 1024
+
+	Max int64         // Concurrency: permits held at once per key, in the whole cluster
+	TTL time.Duration // Concurrency: how long a permit lives unless it is renewed, at most; 0: a minute
 }
 
 // Equal says whether two definitions mean the same field by field.
@@ -141,7 +146,7 @@ func (l Limit) spec() (hybrid.Spec, error) {
 	if len(l.Rates) == 1 && l.Rate == (Rate{}) {
 		l.Rate, l.Rates = l.Rates[0], nil
 	}
-	s := hybrid.Spec{Name: l.Name, Rate: l.Rate, Burst: l.Burst, Mode: l.Mode, Fallback: l.Fallback, Overshoot: l.Overshoot, DryRun: l.DryRun}
+	s := hybrid.Spec{Name: l.Name, Rate: l.Rate, Burst: l.Burst, Mode: l.Mode, Fallback: l.Fallback, Overshoot: l.Overshoot, DryRun: l.DryRun, TTL: l.TTL}
 	if r := l.rule(); r != nil {
 		s.Rule = r
 		if len(l.Rates) > 0 && l.Rate != (Rate{}) {
@@ -151,7 +156,9 @@ func (l Limit) spec() (hybrid.Spec, error) {
 		if err != nil {
 			return s, fmt.Errorf("%w %q: %w", ErrLimit, l.Name, err)
 		}
-		if s.Rate, s.Burst = r.Rates[0], a.Limit(); a.DenyAll() {
+		if l.Algorithm == Concurrency {
+			s.Rate, s.Burst, s.TTL = PerSecond(1), a.Limit(), cmp.Or(l.TTL, hybrid.DefaultTTL) // the rate is not used
+		} else if s.Rate, s.Burst = r.Rates[0], a.Limit(); a.DenyAll() {
 			s.Rate.Count, s.Burst = 0, 0
 		}
 	}
@@ -164,14 +171,14 @@ func (l Limit) spec() (hybrid.Spec, error) {
 // rule is nil for one token bucket, which has arithmetic of its own.
 func (l Limit) rule() *bucket.Spec {
 	r := bucket.Spec{Algorithm: l.Algorithm, Rates: slices.Clone(l.Rates), Burst: l.Burst, Calendar: l.Calendar, Timezone: l.Timezone, Queue: l.Queue, MaxWait: l.MaxWait,
-		BurstRate: l.BurstRate, BurstThreshold: l.BurstThreshold, BurstTime: l.BurstTime, MaxLog: l.MaxLog}
+		BurstRate: l.BurstRate, BurstThreshold: l.BurstThreshold, BurstTime: l.BurstTime, MaxLog: l.MaxLog, Max: l.Max}
 	if r.Algorithm == "" {
 		r.Algorithm = TokenBucket
 	}
-	if len(r.Rates) == 0 {
+	if len(r.Rates) == 0 && (l.Algorithm != Concurrency || l.Rate != (Rate{})) {
 		r.Rates = []Rate{l.Rate}
 	}
-	if plain := (Limit{Name: l.Name, Rate: l.Rate, Rates: l.Rates, Burst: l.Burst, Algorithm: l.Algorithm, Mode: l.Mode, Overshoot: l.Overshoot, Fallback: l.Fallback, DryRun: l.DryRun}); r.Algorithm == TokenBucket && len(l.Rates) == 0 && l.Equal(plain) {
+	if plain := (Limit{Name: l.Name, Rate: l.Rate, Rates: l.Rates, Burst: l.Burst, Algorithm: l.Algorithm, Mode: l.Mode, Overshoot: l.Overshoot, Fallback: l.Fallback, DryRun: l.DryRun, TTL: l.TTL}); r.Algorithm == TokenBucket && len(l.Rates) == 0 && l.Equal(plain) {
 		return nil
 	}
 	return &r
@@ -180,13 +187,13 @@ func (l Limit) rule() *bucket.Spec {
 func limitOf(s hybrid.Spec) Limit {
 	l := Limit{Name: s.Name, Rate: s.Rate, Burst: s.Burst, Algorithm: TokenBucket, Mode: s.Mode, Overshoot: s.Overshoot, Fallback: s.Fallback, DryRun: s.DryRun}
 	if r := s.Rule; r != nil {
-		if l.Algorithm, l.Burst = r.Algorithm, r.Burst; len(r.Rates) > 1 {
+		if l.Algorithm, l.Burst = r.Algorithm, r.Burst; len(r.Rates) != 1 {
 			l.Rate, l.Rates = Rate{}, slices.Clone(r.Rates)
 		} else {
 			l.Rate = r.Rates[0]
 		}
 		l.Calendar, l.Timezone, l.Queue, l.MaxWait, l.MaxLog = r.Calendar, r.Timezone, r.Queue, r.MaxWait, r.MaxLog
-		l.BurstRate, l.BurstThreshold, l.BurstTime = r.BurstRate, r.BurstThreshold, r.BurstTime
+		l.BurstRate, l.BurstThreshold, l.BurstTime, l.Max, l.TTL = r.BurstRate, r.BurstThreshold, r.BurstTime, r.Max, s.TTL
 	}
 	return l
 }

@@ -100,6 +100,8 @@ func (h *Handler) routes() []route {
 		{"POST", "/v1/take", h.decision((*jatah.Limiter).Take)},
 		{"POST", "/v1/refund", h.decision((*jatah.Limiter).Refund)},
 		{"POST", "/v1/charge", h.decision((*jatah.Limiter).Charge)},
+		{"POST", "/v1/acquire", h.acquire},
+		{"POST", "/v1/release", h.release},
 		{"POST", "/v1/batch", h.batch},
 		{"GET", "/v1/peek", h.peek},
 		{"DELETE", "/v1/keys", h.resetKey},

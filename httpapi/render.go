@@ -60,6 +60,9 @@ func neverReason(l *jatah.Limit, cost int64) string {
 
 // burstOf is the burst of a limit whose definition may leave it out.
 func burstOf(l *jatah.Limit) int64 {
+	if l.Algorithm == jatah.Concurrency {
+		return l.Max
+	}
 	if l.Burst > 0 || l.Rate.Count == 0 {
 		return l.Burst
 	}

@@ -211,7 +211,11 @@ func check(_ context.Context, c console, args []string) error {
 		if burst == 0 {
 			burst = l.Rate.Count
 		}
-		fmt.Fprintf(c.out, "limit %s: %s, burst %d, %s, fallback %s", l.Name, l.Rate, burst, l.Mode, l.Fallback)
+		what := fmt.Sprintf("%s, burst %d", l.Rate, burst)
+		if l.Algorithm == jatah.Concurrency {
+			what = fmt.Sprintf("at most %d at once", l.Max)
+		}
+		fmt.Fprintf(c.out, "limit %s: %s, %s, fallback %s", l.Name, what, l.Mode, l.Fallback)
 		if l.Overshoot > 0 {
 			fmt.Fprintf(c.out, ", overshoot %g", l.Overshoot)
 		}

@@ -105,6 +105,14 @@ var limitFields = []*limitField{
 		l.Algorithm = v
 		return probe(jatah.Limit{Algorithm: v})
 	}},
+	{"max", integer, "a whole number of at least 1, such as 10; of algorithm concurrency", func(l *jatah.Limit, v string) (err error) {
+		l.Max, err = parseWhole(v, 1)
+		return err
+	}},
+	{"ttl", word, "a duration, such as 30s; of algorithm concurrency", func(l *jatah.Limit, v string) (err error) {
+		l.TTL, err = parseDuration(v, time.Millisecond)
+		return err
+	}},
 	{"mode", word, "hybrid, strict or split", func(l *jatah.Limit, v string) (err error) {
 		l.Mode, err = jatah.ParseMode(v)
 		return err
@@ -131,6 +139,9 @@ func probe(l jatah.Limit) error {
 	name := cmp.Or(l.Name, "probe")
 	// The fastest rate: whether a burst takes too long to fill is judged with the limit's own.
 	l.Name, l.Rate = name, jatah.PerSecond(jatah.MaxPerSecond)
+	if l.Algorithm == jatah.Concurrency {
+		l.Rate, l.Max = jatah.Rate{}, 1
+	}
 	err := l.Validate()
 	if err == nil {
 		return nil

@@ -30,7 +30,7 @@ func (l *loader) addLimit(at place, limit jatah.Limit) {
 }
 
 // setCompactLimits reads the form of variables and flags:
-// "api=100/min,burst=20;login=5/min,mode=strict".
+// "api=100/min,burst=20;login=5/min,mode=strict;jobs=algorithm=concurrency,max=10".
 func (l *loader) setCompactLimits(at place, value string) {
 	for _, one := range splitList(value, ";") {
 		before := len(l.problems)
@@ -50,8 +50,13 @@ func (l *loader) compactLimit(at place, s string) jatah.Limit {
 	}
 	rate, options, _ := strings.Cut(rest, ",")
 	l.setLimit(at, &limit, limitFieldOf("name"), name)
-	l.setLimit(at, &limit, limitFieldOf("rate"), strings.TrimSpace(rate))
-	seen := map[string]bool{"name": true, "rate": true}
+	seen := map[string]bool{"name": true}
+	if strings.Contains(rate, "=") { // no rate, as of concurrency
+		options = rest
+	} else {
+		l.setLimit(at, &limit, limitFieldOf("rate"), strings.TrimSpace(rate))
+		seen["rate"] = true
+	}
 	for _, option := range splitList(options, ",") {
 		key, value, ok := strings.Cut(option, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
