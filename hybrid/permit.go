@@ -269,7 +269,6 @@ func (l *Limit) finishHeld(ctx context.Context, key string, w *Pending) Decision
 	if a, ok := l.accounts.Load(key); ok && a.ask != nil {
 		if a.ask.waiters = slices.DeleteFunc(a.ask.waiters, func(x *waiter) bool { return x == w }); len(a.ask.waiters) == 0 {
 			e.endAsk(a)
-			e.activate(a)
 		}
 	}
 	return Decision{Mode: s.Mode, Source: SourceDeny, Err: ctx.Err()}
