@@ -9,6 +9,7 @@
 //   - account: the lender's side of one key. ledger: the owner's side. pool: the tokens that a ledger can grant.
 //   - credit: tokens granted to a node. report, grant, ask: what the two sides say to each other.
 //   - generation: a span in which the counters of an account and its entry in the ledger belong together.
+//   - permit: what is held of a limit that counts what is held at once.
 //   - stamp: a moment of one engine's clock, with its incarnation and epoch. TTL: five ticks.
 //
 // # Shape
@@ -20,7 +21,7 @@
 // Files, in the order of a request: limit.go (the handle), decide.go (no credit: what now), ask.go (waiting for the owner),
 // account.go and ledger.go (the two sides), partition.go (which shares the owner holds), lend.go (to whom this node lends), fallback.go (the
 // owner is silent), local.go (bare buckets), tick.go, receive.go, view.go (membership and K), handoff.go and standby.go (changes of owner),
-// message.go and decode.go (the wire).
+// held.go (what differs for permits), permit.go and forward.go (the permits themselves), message.go and decode.go (the wire).
 //
 // # Guarantees
 //
