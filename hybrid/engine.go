@@ -80,7 +80,7 @@ func (c Config) withDefaults() Config {
 type Engine struct {
 	cfg       Config
 	epoch     time.Time    // of the engine's clock
-	anchor    int64        // Unix time of the clock's zero, in nanoseconds
+	anchor    atomic.Int64 // Unix time of the clock's zero, in nanoseconds
 	wallClock func() int64 // Unix time; nil: the anchor stays
 	tick      int64        // ns
 	ttl       int64
@@ -171,7 +171,7 @@ func New(cfg Config) *Engine {
 		byName: map[string]*peer{}, byGen: map[uint64]*account{}, standby: map[int]*standby{},
 		w: newWriter(),
 	}
-	e.anchor = e.epoch.UnixNano() - 1
+	e.anchor.Store(e.epoch.UnixNano() - 1)
 	e.wallClock = func() int64 { return time.Now().UnixNano() }
 	e.clock = func() int64 { return int64(time.Since(e.epoch)) + 1 }
 	e.spawn = func(f func()) { e.loops.Go(f) }

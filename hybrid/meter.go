@@ -13,12 +13,12 @@ import (
 
 // wall is the engine's clock as Unix time, from which windows are counted: the wall clock as it was when the process started, or
 // woke up, and from then on the monotonic one.
-func (e *Engine) wall(now int64) int64 { return e.anchor + now }
+func (e *Engine) wall(now int64) int64 { return e.anchor.Load() + now }
 
 // reanchor reads the wall clock anew: while a machine is suspended the monotonic clock stands still.
 func (e *Engine) reanchor(now int64) {
 	if e.wallClock != nil {
-		e.anchor = e.wallClock() - now
+		e.anchor.Store(e.wallClock() - now)
 	}
 }
 

@@ -302,7 +302,9 @@ func (e *Engine) giveUpPermit(p *Permit) {
 
 // expirePermits gives back what has expired. late is how long the machine was suspended since the last time.
 func (e *Engine) expirePermits(now int64, late time.Duration) {
-	e.permits.sleep(late)
+	if late > e.cfg.Tick { // less is how far two clocks differ that are read one after the other
+		e.permits.sleep(late)
+	}
 	for _, p := range e.permits.expired(now) {
 		e.giveUpPermit(p)
 	}

@@ -186,7 +186,8 @@ func (n *simNode) boot() {
 	n.e = New(Config{Node: n.name, Network: (*simNetwork)(n), Ring: ring.Config{Partitions: 5}, Grace: time.Duration(w.grace),
 		Incarnation: func() uint64 { w.incs++; return w.incs }})
 	n.e.clock = n.clock
-	n.e.anchor, n.e.wallClock = worldEpoch-n.skew, nil // all wall clocks are right
+	n.e.wallClock = nil
+	n.e.anchor.Store(worldEpoch - n.skew) // all wall clocks are right
 	n.e.spawn = func(f func()) { f() }
 	n.e.born, n.e.lastTick = n.clock(), n.clock()
 	if w.hook != nil {
