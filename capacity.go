@@ -8,6 +8,9 @@ import (
 // Capacity is the largest cost that can ever pass, in tokens: the burst of a bucket, the count of a window, and with a queue one more
 // than may wait. The least of several rates counts. 0: everything is denied. The definition must be valid.
 func (l Limit) Capacity() int64 {
+	if l.Algorithm == Concurrency {
+		return l.Max
+	}
 	if len(l.Rates) == 0 {
 		return l.capacity(0, l.Rate)
 	}

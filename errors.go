@@ -41,6 +41,14 @@ var (
 	ErrUnreachable = hybrid.ErrUnreachable
 	// ErrOverflow: a new key found no room; see Config.MaxKeys.
 	ErrOverflow = hybrid.ErrOverflow
+	// ErrPermit: the permit is not held: it was released or has expired, or its node is gone.
+	ErrPermit = hybrid.ErrPermit
+	// ErrConcurrency: tokens were asked of a limit that counts permits.
+	ErrConcurrency = hybrid.ErrConcurrency
+	// ErrNotConcurrency: a permit was asked of a limit that counts tokens.
+	ErrNotConcurrency = hybrid.ErrNotConcurrency
+	// ErrTTL: a permit was asked for longer than its limit gives, or for a negative time.
+	ErrTTL = hybrid.ErrTTL
 	// ErrNotReady: the node is not ready to decide yet, or no more.
 	ErrNotReady = errors.New("jatah: not ready")
 	// ErrDeadline: the context ends before the request can pass. Nothing was taken.

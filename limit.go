@@ -1,6 +1,7 @@
 package jatah
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -92,6 +93,7 @@ const (
 	SlidingWindow = "sliding_window" // two windows, of which the one before counts with the part that is still in sight
 	SlidingLog    = "sliding_log"    // exactly Rate.Count in any Rate.Per; remembers each request
 	LeakyBucket   = "leaky_bucket"   // a meter; with Queue or MaxWait a queue that spaces requests out
+	Concurrency   = "concurrency"    // Max permits held at once; no rate. See Limiter.Acquire
 	BurstAverage  = "burst_average"  // BurstRate while the average of BurstTime is below BurstThreshold, then Rate
 )
 
@@ -134,6 +136,9 @@ type Limit struct {
 	// Costs are in tokens, 0 to Burst, by route; see Limiter.Cost. A key ending in "*" is for all routes that begin with what stands before
 	// it. Nil: every route costs 1. The map of a definition that a node returns is for reading only.
 	Costs map[string]int64
+
+	Max int64         // Concurrency: permits held at once per key, in the whole cluster
+	TTL time.Duration // Concurrency: how long a permit lives unless it is renewed, at most; 0: a minute
 }
 
 // Plan is the amounts of one plan: the fields mean what they mean in Limit, whose algorithm, mode and fallback hold.
@@ -177,10 +182,13 @@ func (l Limit) spec() (hybrid.Spec, error) {
 	if len(l.Rates) == 1 && l.Rate == (Rate{}) {
 		l.Rate, l.Rates = l.Rates[0], nil
 	}
+	if l.Parent != "" && l.Algorithm == Concurrency {
+		return hybrid.Spec{}, fmt.Errorf("%w %q: a limit of algorithm concurrency has no parent: permits are not tokens", ErrLimit, l.Name)
+	}
 	if l.Parent != "" && (!limitName.MatchString(l.Parent) || l.Parent == l.Name) {
 		return hybrid.Spec{}, fmt.Errorf("%w %q: the parent %.80q must be the name of another limit", ErrLimit, l.Name, l.Parent)
 	}
-	s := hybrid.Spec{Name: l.Name, Rate: l.Rate, Burst: l.Burst, Mode: l.Mode, Fallback: l.Fallback, Overshoot: l.Overshoot, DryRun: l.DryRun, Parent: l.Parent}
+	s := hybrid.Spec{Name: l.Name, Rate: l.Rate, Burst: l.Burst, Mode: l.Mode, Fallback: l.Fallback, Overshoot: l.Overshoot, DryRun: l.DryRun, Parent: l.Parent, TTL: l.TTL}
 	if r := l.rule(); r != nil {
 		s.Rule = r
 		if len(l.Rates) > 0 && l.Rate != (Rate{}) {
@@ -190,7 +198,9 @@ func (l Limit) spec() (hybrid.Spec, error) {
 		if err != nil {
 			return s, fmt.Errorf("%w %q: %w", ErrLimit, l.Name, err)
 		}
-		if s.Rate, s.Burst = r.Rates[0], a.Limit(); a.DenyAll() {
+		if l.Algorithm == Concurrency {
+			s.Rate, s.Burst, s.TTL = PerSecond(1), a.Limit(), cmp.Or(l.TTL, hybrid.DefaultTTL) // the rate is not used
+		} else if s.Rate, s.Burst = r.Rates[0], a.Limit(); a.DenyAll() {
 			s.Rate.Count, s.Burst = 0, 0
 		}
 	}
@@ -211,6 +221,9 @@ var planName = regexp.MustCompile(`^[A-Za-z0-9_.\-]{1,64}$`)
 // addPlans compiles plans and overrides. One that has amounts of its own becomes a plan, with a name that none can have.
 func (l Limit) addPlans(s *hybrid.Spec) error {
 	plans := make(map[string]Plan)
+	if l.Algorithm == Concurrency && len(l.Plans)+len(l.Overrides) > 0 {
+		return fmt.Errorf("%w %q: a limit of algorithm concurrency has neither plans nor overrides; define a limit for each", ErrLimit, l.Name)
+	}
 	for name, p := range l.Plans {
 		if !planName.MatchString(name) {
 			return fmt.Errorf("%w %q: the plan name %.80q must be 1 to 64 characters out of letters, digits and _.-", ErrLimit, l.Name, name)
@@ -255,11 +268,11 @@ func (l Limit) addPlans(s *hybrid.Spec) error {
 // rule is nil for one token bucket, which has arithmetic of its own.
 func (l Limit) rule() *bucket.Spec {
 	r := bucket.Spec{Algorithm: l.Algorithm, Rates: slices.Clone(l.Rates), Burst: l.Burst, Calendar: l.Calendar, Timezone: l.Timezone, Queue: l.Queue, MaxWait: l.MaxWait,
-		BurstRate: l.BurstRate, BurstThreshold: l.BurstThreshold, BurstTime: l.BurstTime, MaxLog: l.MaxLog}
+		BurstRate: l.BurstRate, BurstThreshold: l.BurstThreshold, BurstTime: l.BurstTime, MaxLog: l.MaxLog, Max: l.Max}
 	if r.Algorithm == "" {
 		r.Algorithm = TokenBucket
 	}
-	if len(r.Rates) == 0 {
+	if len(r.Rates) == 0 && (l.Algorithm != Concurrency || l.Rate != (Rate{})) {
 		r.Rates = []Rate{l.Rate}
 	}
 	plain := bucket.Spec{Algorithm: TokenBucket, Rates: r.Rates, Burst: r.Burst}
@@ -272,13 +285,13 @@ func (l Limit) rule() *bucket.Spec {
 func limitOf(s hybrid.Spec) Limit {
 	l := Limit{Name: s.Name, Rate: s.Rate, Burst: s.Burst, Algorithm: TokenBucket, Mode: s.Mode, Overshoot: s.Overshoot, Fallback: s.Fallback, DryRun: s.DryRun, Parent: s.Parent}
 	if r := s.Rule; r != nil {
-		if l.Algorithm, l.Burst = r.Algorithm, r.Burst; len(r.Rates) > 1 {
+		if l.Algorithm, l.Burst = r.Algorithm, r.Burst; len(r.Rates) != 1 {
 			l.Rate, l.Rates = Rate{}, slices.Clone(r.Rates)
 		} else {
 			l.Rate = r.Rates[0]
 		}
 		l.Calendar, l.Timezone, l.Queue, l.MaxWait, l.MaxLog = r.Calendar, r.Timezone, r.Queue, r.MaxWait, r.MaxLog
-		l.BurstRate, l.BurstThreshold, l.BurstTime = r.BurstRate, r.BurstThreshold, r.BurstTime
+		l.BurstRate, l.BurstThreshold, l.BurstTime, l.Max, l.TTL = r.BurstRate, r.BurstThreshold, r.BurstTime, r.Max, s.TTL
 	}
 	plan := func(a hybrid.Amounts) Plan {
 		p := limitOf(hybrid.Spec{Rate: a.Rate, Burst: a.Burst, Rule: a.Rule})

@@ -37,6 +37,8 @@ type Spec struct {
 
 	MaxLog int // sliding_log: events kept per key; 0: DefaultMaxLog
 
+	Max int64 // concurrency: permits held at once. It has no rates
+
 	// RoundUp: an owner's part of the limit is rounded up to whole tokens, so that a small limit
 	// can be used by who holds only a part of it, at the price of less than a token of excess per part.
 	RoundUp bool
@@ -65,6 +67,7 @@ func families() []family {
 		{"sliding_log", "max_log", compileLog},
 		{"leaky_bucket", "burst queue max_wait", compileLeaky},
 		{"burst_average", "burst burst_rate burst_threshold burst_time", compileAverage},
+		{"concurrency", "max", compileConcurrency},
 	}
 }
 
@@ -101,14 +104,20 @@ func Compile(s Spec) (*Algorithm, error) {
 		return nil, specError("algorithm %q is unknown; use one of %s", s.Algorithm, strings.Join(Algorithms(), ", "))
 	}
 	f := families()[i]
-	if len(s.Rates) == 0 {
+	rates := s.Rates
+	switch permits := s.Algorithm == "concurrency"; {
+	case permits && len(rates) > 0:
+		return nil, specError("rate has no meaning for %s, which has a max; leave it out", f.name)
+	case permits:
+		rates = make([]Rate, 1) // one rule
+	case len(rates) == 0:
 		return nil, specError("rate is missing")
 	}
 	if err := s.unused(f); err != nil {
 		return nil, err
 	}
 	a := &Algorithm{spec: s, coalesced: new(atomic.Uint64)}
-	for i, r := range s.Rates {
+	for i, r := range rates {
 		if err := r.Validate(); err != nil {
 			return nil, fmt.Errorf("%w: rate %s: %w", ErrSpec, r, err)
 		}
@@ -134,6 +143,7 @@ func (s Spec) unused(f family) error {
 		{"burst", s.Burst != 0}, {"calendar", s.Calendar != ""}, {"timezone", s.Timezone != ""},
 		{"queue", s.Queue != 0}, {"max_wait", s.MaxWait != 0}, {"burst_rate", s.BurstRate != Rate{}},
 		{"burst_threshold", s.BurstThreshold != Rate{}}, {"burst_time", s.BurstTime != 0}, {"max_log", s.MaxLog != 0},
+		{"max", s.Max != 0},
 	}
 	for _, x := range set {
 		if x.is && !slices.Contains(strings.Fields(f.fields), x.field) {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestEveryAlgorithmIsInTheTable(t *testing.T) {
-	want := []string{"token_bucket", "fixed_window", "sliding_window", "sliding_log", "leaky_bucket", "burst_average"}
+	want := []string{"token_bucket", "fixed_window", "sliding_window", "sliding_log", "leaky_bucket", "burst_average", "concurrency"}
 	if got := Algorithms(); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}

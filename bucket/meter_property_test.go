@@ -28,6 +28,9 @@ func randomSpec(rnd *rand.Rand, name string) (Spec, meterTwin) {
 	case "sliding_log":
 		s.MaxLog = 1 << 12
 		return s, &logTwin{stand: base, period: int64(per)}
+	case "concurrency":
+		s.Rates, s.Max = nil, r.Count
+		return s, &permitTwin{stand: base, used: zero()}
 	case "burst_average":
 		s.Burst = 1 + rnd.Int64N(20)
 		s.BurstRate, s.BurstThreshold = Per(r.Count*4, per), Per(max(1, r.Count/2), per)
@@ -187,7 +190,11 @@ func (x *run) turn() {
 			now += int64(w) + rnd.Int64N(3) - 1
 		}
 	case 5:
-		now += rnd.Int64N(int64(x.a.spec.Rates[0].Per)/4 + 1)
+		per := time.Minute
+		if rates := x.a.spec.Rates; len(rates) > 0 {
+			per = rates[0].Per
+		}
+		now += rnd.Int64N(int64(per)/4 + 1)
 	}
 	x.advance(now)
 	n := 1 + rnd.Int64N(1+rnd.Int64N(x.a.Limit()))

@@ -18,6 +18,8 @@ const (
 	kindBucket  = 4
 	kindAverage = 5
 	kindMulti   = 6
+
+	kindConcurrency = 7
 )
 
 func (m *moment) header(b []byte, kind byte) []byte {

@@ -20,6 +20,7 @@ func fuzzAlgorithms(t testing.TB) []*Algorithm {
 		mustCompile(t, Spec{Algorithm: "leaky_bucket", Rates: []Rate{Per(60, time.Minute)}, Queue: 5}),
 		mustCompile(t, Spec{Algorithm: "burst_average", Rates: []Rate{Per(2, time.Second)}, BurstRate: Per(8, time.Second), BurstThreshold: Per(1, time.Second), BurstTime: 16 * time.Second}),
 		mustCompile(t, Spec{Algorithm: "token_bucket", Rates: []Rate{Per(60, time.Minute), Per(100, time.Hour)}}),
+		mustCompile(t, concurrency(60)),
 	}
 }
 

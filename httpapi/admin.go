@@ -48,9 +48,10 @@ type peekBody struct {
 	Mode         string  `json:"mode"`
 	Burst        int64   `json:"burst"`
 	Remaining    int64   `json:"remaining"`
-	Balance      float64 `json:"balance"`     // tokens in the owner's pool; negative: debt
-	Outstanding  int64   `json:"outstanding"` // tokens out as credit
-	Credit       int64   `json:"credit"`      // of these, with this node
+	Balance      float64 `json:"balance"`        // tokens in the owner's pool; negative: debt
+	Outstanding  int64   `json:"outstanding"`    // tokens out as credit
+	Credit       int64   `json:"credit"`         // of these, with this node
+	Held         *int64  `json:"held,omitempty"` // permits, where the limit counts them
 	RetryAfterMS *int64  `json:"retry_after_ms"`
 	ResetAfterMS *int64  `json:"reset_after_ms"`
 	AgeMS        int64   `json:"age_ms"` // since this node last heard of the balance
@@ -72,7 +73,12 @@ func (h *Handler) peek(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, h.problemOf(err, l.Limit().Name))
 		return
 	}
+	var held *int64
+	if l.Limit().Algorithm == jatah.Concurrency {
+		held = &st.Held
+	}
 	writeJSON(w, peekBody{
+		Held:  held,
 		Limit: l.Limit().Name, Key: keyBody(parts), Owner: st.Owner, Mode: l.Limit().Mode.String(),
 		Burst: st.Burst, Remaining: st.Remaining, Balance: finite(st.Balance), Outstanding: st.Outstanding, Credit: st.Credit,
 		RetryAfterMS: millis(st.RetryAfter), ResetAfterMS: millis(st.ResetAfter), AgeMS: ceilDiv(st.Age, time.Millisecond),

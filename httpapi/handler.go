@@ -101,6 +101,8 @@ func (h *Handler) routes() []route {
 		{"POST", "/v1/refund", h.decision((*jatah.Limiter).Refund)},
 		{"POST", "/v1/charge", h.decision((*jatah.Limiter).Charge)},
 		{"POST", "/v1/take-all", h.answering(h.decideAll)},
+		{"POST", "/v1/acquire", h.acquire},
+		{"POST", "/v1/release", h.release},
 		{"POST", "/v1/batch", h.batch},
 		{"GET", "/v1/peek", h.peek},
 		{"DELETE", "/v1/keys", h.resetKey},

@@ -29,6 +29,9 @@ type limitBody struct {
 	BurstTime      string `json:"burst_time,omitempty"`
 	MaxLog         int    `json:"max_log,omitempty"`
 
+	Max   int64 `json:"max,omitempty"`    // concurrency
+	TTLMS int64 `json:"ttl_ms,omitempty"` // concurrency
+
 	Costs map[string]int64 `json:"costs,omitempty"`
 }
 
@@ -40,7 +43,10 @@ func bodyOf(l jatah.Limit) limitBody {
 		BurstRate: rateOf(l.BurstRate), BurstThreshold: rateOf(l.BurstThreshold), BurstTime: spanOf(l.BurstTime), MaxLog: l.MaxLog,
 		Costs: l.Costs,
 	}
-	if len(l.Rates) == 0 {
+	switch {
+	case b.Algorithm == jatah.Concurrency:
+		b.Max, b.TTLMS = l.Max, ceilDiv(l.TTL, time.Millisecond)
+	case len(l.Rates) == 0:
 		b.Rate = l.Rate.String()
 	}
 	for _, r := range l.Rates {
@@ -53,7 +59,7 @@ func bodyOf(l jatah.Limit) limitBody {
 func burstOf(l jatah.Limit) *int64 {
 	burst := l.Burst
 	switch {
-	case l.Queued() || l.Algorithm == jatah.FixedWindow || l.Algorithm == jatah.SlidingWindow || l.Algorithm == jatah.SlidingLog:
+	case l.Queued() || l.Algorithm == jatah.Concurrency || l.Algorithm == jatah.FixedWindow || l.Algorithm == jatah.SlidingWindow || l.Algorithm == jatah.SlidingLog:
 		return nil
 	case burst == 0 && len(l.Rates) > 0:
 		burst = l.Rates[0].Count

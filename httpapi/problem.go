@@ -58,6 +58,15 @@ func (h *Handler) problemOf(err error, limit string) *problem {
 		return badField("key", "key must not be empty; say whose usage is counted, for example a user or an address.")
 	case errors.Is(err, jatah.ErrKeyTooLong):
 		return badField("key", "key is longer than %d bytes; send a hash of it instead.", jatah.MaxKey)
+	case errors.Is(err, jatah.ErrConcurrency):
+		return badField("limit", "The limit %s counts permits; use /v1/acquire and /v1/release.", quote(limit))
+	case errors.Is(err, jatah.ErrNotConcurrency):
+		return badField("limit", "The limit %s gives no permits, since its algorithm is not concurrency; use /v1/take.", quote(limit))
+	case errors.Is(err, jatah.ErrTTL):
+		return badField("ttl_ms", "ttl_ms must be more than 0 and at most the ttl of the limit; leave it out for that, and renew.")
+	case errors.Is(err, jatah.ErrPermit):
+		return &problem{slug: "unknown-permit", status: http.StatusNotFound, field: "permit",
+			detail: "There is no such permit for this limit and key: it was released, or has expired, or the node that gave it is gone."}
 	case errors.Is(err, jatah.ErrClosed):
 		if _, ok := h.node.Lookup(limit); !ok && h.node.Ready() == nil {
 			return h.unknownLimit(limit) // removed since it was looked up

@@ -49,6 +49,10 @@ type account struct {
 	ask      *ask
 	idleAt   int64
 	fallback fallback
+
+	asked     int64  // permits: own time of an ask that was not answered, so that what it granted is not known
+	answered  int64  // permits: own time of the newest report that was answered
+	confirmed uint64 // permits: the owner's epoch in which it last confirmed the generation
 }
 
 type counters struct{ c, r, u int64 }
@@ -65,6 +69,9 @@ type refusal struct {
 
 // refusalFor is how long a denial stands without asking again, however long the wait is.
 const refusalFor = int64(30 * time.Second)
+
+// permitsRefusedFor is the same for permits: nothing but the owner tells when one is free.
+const permitsRefusedFor = int64(time.Second)
 
 // wait is how long a cost must wait from now; 0: the denial says nothing about it any more.
 func (d *refusal) wait(cost, now int64) int64 {
@@ -149,6 +156,10 @@ func (e *Engine) renew(a *account) {
 	delete(e.byGen, a.gen)
 	u := a.u - max(a.sent.u, a.ack.u)
 	owed := -min(0, a.credit.Load())
+	if a.limit.spec.permits() {
+		owed, u = a.renewHeld(left), 0
+		a.asked = max(1, e.lastTick) // the owner is told also when nothing is held: it may count credit that never arrived
+	}
 	a.gen, a.g, a.r, a.u = e.gen, 0, 0, u
 	a.credit.Store(-owed) // under the lock: a spend needs credit, and there is none
 	a.ack, a.sent, a.sentAt, a.until = counters{}, counters{}, 0, 0
@@ -226,6 +237,10 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 	a.ack.c, a.ack.r, a.ack.u = max(a.ack.c, g.c), max(a.ack.r, g.r), max(a.ack.u, g.u)
 	if re > 0 {
 		a.until = max(a.until, re+e.ttl)
+		a.answered = max(a.answered, re)
+		if re >= a.asked {
+			a.asked = 0
+		}
 	}
 	if now < a.asOf.Load() {
 		return
@@ -242,6 +257,9 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 // refuse remembers a denial.
 func (e *Engine) refuse(a *account, g *grant, now int64) {
 	d := &refusal{at: now, bal: g.bal, rate: g.rate / float64(time.Second), atLeast: now, atMost: now + refusalFor}
+	if a.limit.spec.permits() {
+		d.atMost = now + permitsRefusedFor
+	}
 	switch {
 	case g.rate == 0: // the owner holds no share now, which says nothing about a moment later
 		d.rate, d.atLeast = math.Inf(1), now+e.tick

@@ -66,6 +66,7 @@ func (e *Engine) sendAsk(a *account, now int64) {
 	for _, w := range a.ask.waiters {
 		w.asked = true
 	}
+	a.asked = now
 	a.ask.resend = now + resendAfter<<min(a.ask.tries, 5)
 	a.ask.tries++
 	e.stats.asks.Add(1)
@@ -198,6 +199,9 @@ func (e *Engine) say(a *account, now int64) {
 
 func (e *Engine) endAsk(a *account) {
 	a.ask = nil
+	if a.asked > 0 && a.limit.spec.permits() { // no answer came: what it granted is not known
+		e.activate(a)
+	}
 	if i := slices.Index(e.asks, a); i >= 0 {
 		e.asks[i] = e.asks[len(e.asks)-1]
 		e.asks = e.asks[:len(e.asks)-1]

@@ -198,9 +198,14 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 		g := e.grantOf(p, x, &entry{gen: m.gen}, grantUnknown, now)
 		return &g
 	}
-	e.grantTo(p, x, n, m, now)
+	known := !x.isPermits() || e.knowsHeld(p)
+	if known {
+		e.grantTo(p, x, n, m, now)
+	}
 	var flags uint64
-	if m.want > n.g {
+	if m.want > n.g && !known {
+		flags = grantHold
+	} else if m.want > n.g {
 		flags = e.refusing(p, x, n, m, now)
 	} else if m.want > 0 { // a report that wants nothing does not end the denial that its sender holds
 		n.refused = 0

@@ -162,7 +162,7 @@ func (r *reader) grant() grant {
 		r.err = errors.New("a balance or rate out of range")
 	}
 	if x.flags&grantWaits != 0 {
-		for _, v := range [...]*int64{&x.waits.cost, &x.waits.refused, &x.waits.next, &x.waits.reset, &x.waits.delay} {
+		for _, v := range [...]*int64{&x.waits.cost, &x.waits.refused, &x.waits.next, &x.waits.reset, &x.waits.delay, &x.waits.held} {
 			if *v = r.i(); *v < 0 && r.err == nil {
 				r.err = errors.New("a wait out of range")
 			}

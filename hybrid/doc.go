@@ -10,6 +10,7 @@
 //   - credit: tokens granted to a node. report, grant, ask: what the two sides say to each other.
 //   - hold: credit that a take-all has set aside until all of its keys have answered.
 //   - generation: a span in which the counters of an account and its entry in the ledger belong together.
+//   - permit: what is held of a limit that counts what is held at once.
 //   - stamp: a moment of one engine's clock, with its incarnation and epoch. TTL: five ticks.
 //
 // # Shape
@@ -22,7 +23,7 @@
 // credit: what now), ask.go (waiting for the owner), account.go, ledger.go and meter.go (the two sides), partition.go (which shares the owner
 // holds), lend.go (to whom this node lends), fallback.go (the owner is silent), local.go (who decides alone), tick.go, receive.go, view.go
 // (membership and K), handoff.go and standby.go (changes of owner), began.go (a cluster that starts), save.go and restore.go (a stop of
-// the whole cluster), message.go and decode.go (the wire).
+// the whole cluster), held.go (what differs for permits), permit.go and forward.go (the permits themselves), message.go and decode.go (the wire).
 //
 // # Guarantees
 //

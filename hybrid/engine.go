@@ -86,16 +86,18 @@ type Engine struct {
 	ttl       int64
 	log       *slog.Logger
 
-	clock  func() int64 // own monotonic clock
-	spawn  func(func()) // runs what may block
-	limits *xsync.Map[string, *Limit]
-	stats  counts
-	closed atomic.Bool
-	bareMu sync.Mutex    // take-alls on bare buckets, one at a time
-	splitK atomic.Int64  // K that shares of split mode are made for
-	kick   chan struct{} // wakes the loop that resends asks
-	done   chan struct{}
-	loops  sync.WaitGroup
+	clock    func() int64 // own monotonic clock
+	spawn    func(func()) // runs what may block
+	limits   *xsync.Map[string, *Limit]
+	stats    counts
+	closed   atomic.Bool
+	bareMu   sync.Mutex    // take-alls on bare buckets, one at a time
+	permits  permitTable   // has a lock of its own
+	forwards forwards      // as well
+	splitK   atomic.Int64  // K that shares of split mode are made for
+	kick     chan struct{} // wakes the loop that resends asks
+	done     chan struct{}
+	loops    sync.WaitGroup
 
 	mu          sync.Mutex
 	inc         uint64 // this life's incarnation
@@ -121,23 +123,25 @@ type Engine struct {
 	lend  []lending // by partition
 	parts []*partition
 
-	gen         uint64
-	byGen       map[uint64]*account
-	accounts    []*account
-	active      []*account
-	asks        []*account // with an ask in flight
-	cursor      int        // of the sweep of accounts
-	pcursor     int        // of the sweep of ledgers
-	nledgers    int
-	telling     []*tell
-	handing     []*handing
-	pendings    bool             // some partition has a hand-off that came too early
-	standby     map[int]*standby // by partition: what this node keeps as heir
-	handSeq     uint64
-	standbySeq  uint64
-	unconfirmed []*sentStandby
-	kept        kept     // from before the cluster stopped
-	undelivered [][]byte // hand-offs of a node that leaves that were given up
+	gen          uint64
+	byGen        map[uint64]*account
+	accounts     []*account
+	active       []*account
+	asks         []*account // with an ask in flight
+	cursor       int        // of the sweep of accounts
+	pcursor      int        // of the sweep of ledgers
+	nledgers     int
+	telling      []*tell
+	unlent       bits // partitions whose owner does not know yet what permits this node holds
+	permitLimits int  // how many limits count permits
+	handing      []*handing
+	pendings     bool             // some partition has a hand-off that came too early
+	standby      map[int]*standby // by partition: what this node keeps as heir
+	handSeq      uint64
+	standbySeq   uint64
+	unconfirmed  []*sentStandby
+	kept         kept     // from before the cluster stopped
+	undelivered  [][]byte // hand-offs of a node that leaves that were given up
 
 	out []outgoing
 	w   *writer
@@ -239,6 +243,7 @@ func (e *Engine) askLoop() {
 // tick, which the monotonic clock does not show.
 func (e *Engine) Tick(now int64, late time.Duration) {
 	start := time.Now()
+	e.expirePermits(now, late)
 	if e.alone() {
 		if late > 0 {
 			e.reanchor(now)
@@ -312,6 +317,7 @@ func (e *Engine) Close() {
 		a.ask = nil
 	}
 	e.asks = nil
+	e.permits.removeAll(nil)
 	for _, a := range e.active {
 		a.r += a.drain() // a take on credit does not look whether the engine is closed
 	}

@@ -27,6 +27,10 @@ func (e *Engine) fall(a *account, cost, now int64) Decision {
 		d.OK, d.Source, d.Err = true, SourceLocal, ErrUnreachable
 		return d
 	}
+	if s.permits() {
+		e.fallOnPermits(a, &d, cost, now)
+		return d
+	}
 	switch s.Fallback {
 	case FallbackDeny:
 		d.Source = SourceDeny

@@ -84,6 +84,9 @@ func decodeHandOff(b []byte) (*handOff, error) {
 
 // ReceiveTransfer takes in a message that a member sent with Network.Transfer.
 func (e *Engine) ReceiveTransfer(now int64, from string, msg []byte) {
+	if e.receiveForwarded(now, from, msg) {
+		return
+	}
 	if isSaved(msg) {
 		e.receiveSaved(now, from, msg)
 		return
@@ -360,6 +363,9 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 	e.settleShares(p, now)
 	var copies []copyOf
 	for _, x := range p.ledgers {
+		if x.isPermits() {
+			continue // the holders tell the new owner themselves
+		}
 		c := e.copyOf(p, x, now)
 		if c.full {
 			continue
@@ -376,6 +382,9 @@ func (e *Engine) copyLedgers(p *partition, now int64) []copyOf {
 		return cmp.Or(cmp.Compare(a.limit, b.limit), cmp.Compare(a.key, b.key))
 	})
 	e.limits.Range(func(_ string, l *Limit) bool {
+		if l.spec.permits() {
+			return true
+		}
 		for _, v := range l.all() {
 			c := e.copyOf(p, p.base(v), now)
 			c.start = p.coming(p.base(v))

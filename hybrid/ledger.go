@@ -81,6 +81,11 @@ func (l *ledger) outstanding() float64 {
 // refill moves the ledger to now. Credit whose lease ended meanwhile is written off at the very
 // moment it ended: it counts as consumed then, and only from then on the pool refills in its place.
 func (p *partition) refill(l *ledger, now int64) {
+	if l.isPermits() { // what is out may be held: it is not written off
+		l.expireHeld(now)
+		p.advance(l, now)
+		return
+	}
 	for {
 		end, x := now, (*entry)(nil)
 		held := l.held > 0 && l.heldUntil < end
@@ -230,6 +235,9 @@ func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, 
 	}
 	used := max(0, m.c-x.c)
 	x.c = max(x.c, m.c)
+	if l.isPermits() { // an entry that was dropped and came back: what the lender may use is held
+		x.g = max(x.g, m.g)
+	}
 	if l.m != nil && used > 0 {
 		l.m.Use(0, l.outstanding()) // credit that was spent is no longer out
 	}
@@ -246,6 +254,7 @@ func (e *Engine) settleReport(p *partition, l *ledger, from string, inc uint64, 
 		l.spend(float64(over))
 		e.stats.debt.Add(uint64(over))
 	}
+	l.recount()
 	p.clamp(l, now)
 	x.until = now + e.lease()
 	if from == e.cfg.Node {

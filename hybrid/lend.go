@@ -41,18 +41,23 @@ func (e *Engine) lentUntil(i int) int64 {
 	return until
 }
 
-// lendTo makes the loan of all partitions that this node's ring gives to a peer. It is nil while the node has
-// no share, has not yet heard a stamp of the peer, or was not answered for three ticks.
+// lendTo makes the loan of all partitions that this node's ring gives to a peer, but those whose owner does not yet know of
+// permits that are held here. It is nil while the node has no share, has not yet heard a stamp of the peer, or was not answered for three ticks.
 func (e *Engine) lendTo(p *peer, now int64) *loan {
 	k := e.weight(now)
-	if k == 0 || p.stamp.inc == 0 || p.stamp.inc != p.inc || e.silent(p, now) {
+	if k == 0 && e.permitLimits == 0 || p.stamp.inc == 0 || p.stamp.inc != p.inc || e.silent(p, now) {
 		return nil
 	}
 	l := &loan{k: k, counted: e.counted.print, parts: newBits(len(e.lend))}
 	any := false
 	for i := range e.lend {
 		x := &e.lend[i]
-		if x.owner != p {
+		if x.owner != p || e.unlent.has(i) {
+			continue
+		}
+		if k == 0 { // no share to lend; it says that the owner knows of all permits
+			l.parts.set(i)
+			any = true
 			continue
 		}
 		// The owner must not use the share before who had it has stopped.
@@ -123,6 +128,9 @@ func (e *Engine) borrow(from *peer, m *message, now int64) {
 		}
 		s := p.shareOf(from.name)
 		was, counted := p.usable(s, now) && s.inc == m.stamp.inc, *s
+		if s.inc != m.stamp.inc || p.unheard[from.name] {
+			e.toldHeld(p, from.name, m.stamp.inc, now)
+		}
 		if s.inc != m.stamp.inc {
 			*s = share{lender: from.name, inc: m.stamp.inc, brought: s.brought}
 		}

@@ -56,11 +56,22 @@ func (s Spec) Validate() error {
 	case !(s.Overshoot >= 0 && s.Overshoot <= 1):
 		return bad("overshoot is %v; it is a part of the burst, from 0 to 1", s.Overshoot)
 	}
+	if s.TTL != 0 && !s.permits() {
+		return bad("ttl is %v; only permits of concurrency have one, leave it out", s.TTL)
+	}
 	if s.Rule != nil {
 		alg, err := s.compile()
 		switch {
 		case err != nil:
 			return bad("%v", err)
+		case s.permits() && s.TTL < time.Millisecond:
+			return bad("ttl is %v; a permit lives for at least 1ms", s.TTL)
+		case s.permits() && s.Overshoot != 0:
+			return bad("overshoot has no meaning for concurrency; leave it out")
+		case s.permits() && (s.Rate.Count == 0 || s.Burst != alg.Limit()):
+			return bad("rate is %v and burst %d; of permits they must be any rate and the max %d", s.Rate, s.Burst, alg.Limit())
+		case s.permits():
+			return nil
 		case alg.DenyAll() != (s.Rate.Count == 0) || !alg.DenyAll() && (s.Rate != s.Rule.Rates[0] || s.Burst != alg.Limit()):
 			return bad("rate and burst are %v and %d; they must be the rule's first rate and its capacity %d", s.Rate, s.Burst, alg.Limit())
 		}
@@ -110,7 +121,13 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 		l.parent.Store(parent)
 		e.defined(l, now)
 		e.limits.Store(s.Name, l)
+		if s.permits() {
+			e.permitLimits++
+		}
 		return l, nil
+	}
+	if l.spec.permits() != own.spec.permits() {
+		return nil, fmt.Errorf("%w %q: it cannot become concurrency, or stop being it, while it is in use; remove it first, or give the new one another name", ErrSpec, s.Name)
 	}
 	l.parent.Store(parent)
 	if reflect.DeepEqual(l.spec, own.spec) {
@@ -176,6 +193,10 @@ func (e *Engine) Remove(name string) bool {
 		return false
 	}
 	l.gone.Store(true)
+	if l.spec.permits() {
+		e.permitLimits--
+		e.permits.removeAll(l)
+	}
 	for _, p := range e.parts {
 		if !p.owned {
 			continue
@@ -213,6 +234,8 @@ func (l *Limit) Take(ctx context.Context, key string, cost int64) Decision {
 		l = t.pick(l, key)
 	}
 	switch s := l.def.Load(); {
+	case s.permits():
+		return s.noTokens()
 	case l.e.alone():
 		if d, ok := l.simple(s, cost); ok {
 			return l.count(s, d)
@@ -243,6 +266,19 @@ type Pending = waiter
 func (l *Limit) Begin(key string, cost int64) (Decision, *Pending) {
 	l = l.For(key)
 	s := l.def.Load()
+	if s.permits() {
+		return s.noTokens(), nil
+	}
+	return l.start(s, key, cost)
+}
+
+// noTokens refuses what is done to tokens where there are permits.
+func (s *Spec) noTokens() Decision {
+	return Decision{Mode: s.Mode, RetryAfter: bucket.Never, Err: fmt.Errorf("%w: %q", ErrConcurrency, s.Name)}
+}
+
+// start is Begin for tokens and permits.
+func (l *Limit) start(s *Spec, key string, cost int64) (Decision, *Pending) {
 	a, _ := l.accounts.Load(key)
 	if a != nil && a.as.Load() != l {
 		a = nil // it has another plan yet

@@ -177,6 +177,9 @@ func (l *Limit) adjust(ctx context.Context, key string, refund, charge int64) De
 	if d, ok := l.simple(s, refund+charge); ok {
 		return d
 	}
+	if s.permits() {
+		return s.noTokens()
+	}
 	if l.e.alone() || s.Mode == Split {
 		o := opCharge
 		if refund > 0 {
@@ -229,6 +232,9 @@ func (l *Limit) Reset(ctx context.Context, key string) error {
 	if l.gone.Load() || l.e.closed.Load() {
 		return ErrClosed
 	}
+	if s := l.def.Load(); s.permits() {
+		return s.noTokens().Err
+	}
 	if l.e.alone() || l.def.Load().Mode == Split {
 		if t := l.meters.Load(); t != nil {
 			t.Reset(key)
@@ -262,6 +268,9 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 	if e.alone() || s.Mode == Split {
 		r, err := l.onTable(opPeek, key, 0)
 		st.Remaining, st.ResetAfter = r.Remaining, r.ResetAfter
+		if s.permits() {
+			st.Held = s.Burst - r.Remaining
+		}
 		if s.Rule != nil {
 			if st.Balance = float64(r.Remaining); r.Remaining < 1 {
 				st.RetryAfter = max(r.RetryAfter, 1)
@@ -298,6 +307,9 @@ func (a *account) describe(st *State, now int64) {
 	st.Balance, st.Outstanding, st.Credit = a.known, a.outAll, max(0, a.credit.Load())
 	if at := a.asOf.Load(); at > 0 {
 		st.Age = time.Duration(now - at)
+	}
+	if s.permits() {
+		st.Held = a.waits.held
 	}
 	whole := st.Balance + float64(st.Outstanding)
 	st.Remaining = min(max(0, int64(math.Floor(whole))), s.Burst)

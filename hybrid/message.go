@@ -268,7 +268,7 @@ func (w *writer) grant(g *grant) {
 	w.i(g.out)
 	w.u(g.flags)
 	if g.flags&grantWaits != 0 {
-		for _, v := range [...]int64{g.waits.cost, g.waits.refused, g.waits.next, g.waits.reset, g.waits.delay} {
+		for _, v := range [...]int64{g.waits.cost, g.waits.refused, g.waits.next, g.waits.reset, g.waits.delay, g.waits.held} {
 			w.i(v)
 		}
 	}

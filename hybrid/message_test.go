@@ -86,7 +86,7 @@ func (r random) message() *message {
 		for range r.IntN(20) {
 			g := grant{r.u(), r.n(), r.n(), r.n(), r.n(), r.f(), math.Abs(r.f()), r.i(), r.u(), waits{}}
 			if g.flags&grantWaits != 0 {
-				g.waits = waits{r.n(), r.n(), r.n(), r.n(), r.n()}
+				g.waits = waits{r.n(), r.n(), r.n(), r.n(), r.n(), r.n()}
 			}
 			m.grants = append(m.grants, g)
 		}

@@ -29,7 +29,8 @@ func (s *Spec) compile() (*bucket.Algorithm, error) {
 	}
 	r := *s.Rule
 	// What is cut off from a share with fallback wait must never be more than the whole.
-	r.RoundUp = s.Fallback != FallbackWait
+	// Of permits it is: there a node that is cut off rounds its share down, so that all of them make no more than the whole.
+	r.RoundUp = s.Fallback != FallbackWait || s.permits()
 	return bucket.Compile(r)
 }
 
@@ -126,7 +127,7 @@ func (p *partition) advanceMeter(l *ledger, end int64) {
 		if back := next.back - next.brought; back > 0 && l.limit.logged() && next.from-next.since < int64(l.limit.spec.Rate.Per) {
 			bucket.Bring(l.m, back, out)
 		}
-		if w := next.brought; w > 0 && l.start > 0 && l.limit.spec.Fallback != FallbackWait {
+		if w := next.brought; w > 0 && l.start > 0 && !l.isPermits() && l.limit.spec.Fallback != FallbackWait {
 			bucket.Bring(l.m, w, out)
 		}
 	}
@@ -139,6 +140,10 @@ func (l *ledger) give(n float64) {
 		l.pool += n
 		return
 	}
+	if l.isPermits() {
+		l.recount()
+		return
+	}
 	l.spent = max(0, l.spent-n)
 	l.m.Return(n, l.outstanding())
 }
@@ -146,6 +151,10 @@ func (l *ledger) give(n float64) {
 func (l *ledger) spend(n float64) {
 	if l.m == nil {
 		l.pool -= n
+		return
+	}
+	if l.isPermits() {
+		l.recount()
 		return
 	}
 	l.spent += n
@@ -169,6 +178,7 @@ func (p *partition) loadMeter(l *ledger, state []byte, at, now int64) bool {
 type waits struct {
 	cost                        int64 // that was refused, in tokens
 	refused, next, reset, delay int64 // ns
+	held                        int64 // permits that are held, of all nodes
 }
 
 func (p *partition) waits(l *ledger, cost int64, now int64) (w waits) {
@@ -178,6 +188,11 @@ func (p *partition) waits(l *ledger, cost int64, now int64) (w waits) {
 	w.reset = ns(l.m.Reset())
 	if d, ok := l.m.(bucket.Delayer); ok {
 		w.delay = ns(d.Delay())
+	}
+	if l.isPermits() {
+		for _, x := range l.entries {
+			w.held += max(0, x.g-x.r-x.u-x.out())
+		}
 	}
 	return w
 }

@@ -50,6 +50,9 @@ func (e *Engine) findParent(s *Spec) (first *Limit, err error) {
 		if !ok {
 			return nil, fmt.Errorf("%w %q: the parent %q of %q is not defined on this node; define it first", ErrSpec, s.Name, name, child)
 		}
+		if l.spec.permits() {
+			return nil, fmt.Errorf("%w %q: the parent %q counts permits, not tokens", ErrSpec, s.Name, name)
+		}
 		if first == nil {
 			first = l
 		}

@@ -45,8 +45,9 @@ type partition struct {
 
 	heir    *peer // to whom standby records go
 	heirInc uint64
-	heirDue []*ledger // changed since they were sent
-	missing int       // ledgers that the heir has never confirmed
+	heirDue []*ledger       // changed since they were sent
+	unheard map[string]bool // members that have not lent since: what permits they hold is not known
+	missing int             // ledgers that the heir has never confirmed
 
 	off rules
 }

@@ -60,7 +60,7 @@ func (e *Engine) receive(now int64, from string, m *message) {
 // size is about the most bytes that a grant takes.
 func (g *grant) size() int {
 	if g.flags&grantWaits != 0 {
-		return 120
+		return 130
 	}
 	return 75
 }
@@ -95,6 +95,9 @@ func (e *Engine) receiveGrants(p *peer, m *message, now int64) {
 			continue
 		}
 		a.ownerInc = m.stamp.inc
+		if m.re > 0 && g.flags&grantUnknown == 0 {
+			a.confirmed = max(a.confirmed, m.stamp.epoch)
+		}
 		e.answer(a, g, m.re, now)
 	}
 }

@@ -42,7 +42,7 @@ type standbyItem struct {
 
 // changed notes that the heir's record of a ledger is out of date.
 func (e *Engine) changed(p *partition, x *ledger) {
-	if !x.heirDue {
+	if !x.heirDue && !x.isPermits() { // holders tell a new owner themselves
 		x.heirDue = true
 		p.heirDue = append(p.heirDue, x)
 	}
@@ -166,6 +166,9 @@ func (p *partition) newHeir(heir *peer) {
 		p.heirInc = heir.inc
 	}
 	for _, x := range p.ledgers {
+		if x.isPermits() {
+			continue
+		}
 		x.heirMissing = true
 		p.missing++
 	}

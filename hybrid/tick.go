@@ -23,6 +23,7 @@ func (e *Engine) doTick(now, late int64) {
 		}
 	}
 	e.tickAccounts(now)
+	e.unlent = e.unconfirmedParts()
 	e.tellRefused(now)
 	e.tickStandby(now)
 	e.tickKept(now)
@@ -113,7 +114,11 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 	}
 	// The lease would run out before the next tick.
 	if a.g > 0 && a.owner != e.self && now+e.tick > a.until && a.credit.Load()+a.held > 0 {
-		e.renew(a)
+		if a.limit.spec.permits() { // the owner keeps the generation; it hears what was not used when it hears again
+			a.r += a.drain()
+		} else {
+			e.renew(a)
+		}
 	}
 	k := a.counters()
 	if k.c != a.usedC {
@@ -130,6 +135,10 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 		}
 	}
 	settled := k == a.ack && a.was.number == 0
+	permits := a.carriesPermits()
+	if a.limit.spec.permits() && (a.asked > 0 && a.ask == nil || a.unconfirmed()) {
+		settled = false
+	}
 	if a.owner == e.self {
 		if k != a.sent || !settled || a.denied.Load() > 0 && a.credit.Load() > 0 {
 			r := a.report(now)
@@ -138,9 +147,9 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 			}
 			settled = a.counters() == a.ack
 		}
-		return !settled || a.credit.Load() != 0 || a.held != 0 || a.ask != nil
+		return !settled || permits || a.credit.Load() != 0 || a.held != 0 || a.ask != nil
 	}
-	held := a.credit.Load() != 0 || a.held != 0
+	held := permits || a.credit.Load() != 0 || a.held != 0
 	if a.owner != nil && (!settled || held && now-a.sentAt >= renewTicks*e.tick) {
 		a.owner.reports = append(a.owner.reports, a.report(now))
 	}
@@ -174,6 +183,7 @@ func (e *Engine) awake(now int64) {
 	for _, p := range e.parts {
 		if p.owned {
 			p.take(e.ownEpoch, now)
+			e.awaitLoans(p)
 		}
 	}
 	e.nledgers = 0
@@ -188,7 +198,7 @@ func (e *Engine) awake(now int64) {
 	for _, a := range e.accounts {
 		a.refusal.Store(nil)
 		a.fallback = fallback{}
-		if a.live || a.credit.Load() != 0 {
+		if a.live || a.credit.Load() != 0 || a.carriesPermits() {
 			e.renew(a)
 			if a.owner != nil {
 				a.ownerInc = a.owner.inc
@@ -202,6 +212,7 @@ func (e *Engine) awake(now int64) {
 		a.ask = nil
 	}
 	e.asks = nil
+	e.sayHeld(now)
 }
 
 // sweepAccounts looks at some accounts and forgets those that nothing need be remembered of.
@@ -228,7 +239,7 @@ func (e *Engine) forgettable(a *account, now int64) bool {
 	if a.live || a.ask != nil || a.held != 0 || a.credit.Load() != 0 || a.counters() != a.ack && a.counters() != (counters{}) {
 		return false
 	}
-	if a.mustWait(1, now) > 0 {
+	if a.mustWait(1, now) > 0 || a.carriesPermits() {
 		return false
 	}
 	if a.fallback.active && (a.owner == nil || e.silent(a.owner, now)) {

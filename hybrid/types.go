@@ -122,8 +122,9 @@ type Spec struct {
 	Rule      *bucket.Spec // another rule than a token bucket of Rate and Burst, of which Rate is the first rate and Burst the capacity; nil: none. Not changed afterwards
 	Mode      Mode
 	Fallback  Fallback
-	Overshoot float64 // phi: the part of the burst that may be exceeded to save waiting; 0 to 1
-	DryRun    bool    // count what would be denied, deny nothing
+	Overshoot float64       // phi: the part of the burst that may be exceeded to save waiting; 0 to 1
+	TTL       time.Duration // of a permit, where the rule is concurrency: the longest life without being renewed
+	DryRun    bool          // count what would be denied, deny nothing
 
 	Plans     map[string]Amounts // other amounts, which a caller names, or an override
 	Overrides []Override
@@ -154,6 +155,7 @@ type State struct {
 	Balance     float64 // tokens in the pool; negative: debt
 	Burst       int64
 	Outstanding int64         // credit that nodes hold
+	Held        int64         // permits that are held, where the rule is concurrency
 	Credit      int64         // credit that this node holds
 	Remaining   int64         // whole tokens in the pool and out as credit, at least 0
 	RetryAfter  time.Duration // wait for one token

@@ -92,11 +92,15 @@ func (e *Engine) setView(now int64, v View) {
 		e.self.inc = e.inc
 	}
 	e.view = v
+	was := map[*peer]bool{}
 	for _, p := range e.peers {
-		p.present = false
+		was[p], p.present = p.present, false
 	}
 	for _, n := range v.Alive {
 		p := e.peer(n)
+		if !was[p] && p != e.self {
+			e.awaitNew(n, now)
+		}
 		if !p.present && p != e.self && p.heardAt == 0 {
 			p.heardAt = now // give it three ticks to answer
 		}
@@ -127,6 +131,12 @@ func (e *Engine) setView(now int64, v View) {
 			gained = append(gained, gain{i, prev})
 		}
 	}
+	for p := range was {
+		if was[p] && !p.present {
+			e.membersGone(now)
+			break
+		}
+	}
 	if len(lost) > 0 {
 		e.letGo(lost, now)
 	}
@@ -140,6 +150,7 @@ func (e *Engine) setView(now int64, v View) {
 			e.sendAsk(a, now)
 		}
 	}
+	e.sayHeld(now)
 	e.forgetPeers(now)
 }
 
@@ -155,6 +166,7 @@ func (e *Engine) takeOver(gained []gain, now int64) {
 	for _, g := range gained {
 		p := e.parts[g.part]
 		p.take(e.ownEpoch, now)
+		e.awaitLoans(p)
 		e.ownShare(p, now)
 		switch s := e.standby[g.part]; {
 		case s != nil && g.from != nil && s.owner == g.from.name:

@@ -363,7 +363,7 @@ func (n *simNode) take(key string, cost int64) {
 		return
 	}
 	w.offered++
-	d, p := n.limit.Begin(key, cost)
+	d, p := n.limit.start(n.limit.def.Load(), key, cost) // Begin, also for permits
 	if p != nil {
 		w.waited++
 		n.pending = append(n.pending, &pendingTake{key, p, w.now, cost})

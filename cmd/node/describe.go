@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jatah-io/jatah"
 )
@@ -11,6 +12,9 @@ import (
 // describeLimit is what a definition amounts to, with what it leaves to defaults.
 func describeLimit(l jatah.Limit) string {
 	parts := []string{describeRates(l)}
+	if l.Algorithm == jatah.Concurrency {
+		parts[0] = fmt.Sprintf("at most %d at once", l.Max)
+	}
 	add := func(is bool, format string, args ...any) {
 		if is {
 			parts = append(parts, fmt.Sprintf(format, args...))
@@ -27,6 +31,7 @@ func describeLimit(l jatah.Limit) string {
 	add(l.Queue > 0, "queue %d", l.Queue)
 	add(l.MaxWait > 0, "longest wait %v", l.MaxWait)
 	add(l.Algorithm == jatah.BurstAverage, "%s while the average of %v is below %s", l.BurstRate, l.BurstTime, l.BurstThreshold)
+	add(l.Algorithm == jatah.Concurrency, "each for at most %v unless renewed", cmp.Or(l.TTL, time.Minute))
 	add(l.MaxLog > 0, "log %d", l.MaxLog)
 	mode := l.Mode
 	if l.Queued() && mode == jatah.Hybrid {

@@ -266,7 +266,7 @@ func (w *walker) limit(n ast.Node, index int) {
 	}
 	given["rate"] = given["rate"] || given["rates"]
 	for _, name := range []string{"name", "rate"} {
-		if !given[name] {
+		if !given[name] && (name == "name" || limit.Algorithm != jatah.Concurrency) { // of permits there is no rate
 			w.problem(n, path, "has no %s: add `%s: ` with %s", name, name, limitFieldOf(name).want)
 			return
 		}

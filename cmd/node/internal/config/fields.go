@@ -103,6 +103,11 @@ var limitFields = []*limitField{
 		l.Algorithm = v
 		return checkAlgorithm(v)
 	}},
+	{"max", integer, "a whole number of at least 1, such as 10; of algorithm concurrency", func(l *jatah.Limit, v string) (err error) {
+		l.Max, err = parseWhole(v, 1)
+		return err
+	}},
+	{"ttl", duration, "a duration, such as 30s; of algorithm concurrency", setSpan(time.Millisecond, func(l *jatah.Limit) *time.Duration { return &l.TTL })},
 	{"mode", word, "hybrid, strict or split", func(l *jatah.Limit, v string) (err error) {
 		l.Mode, err = jatah.ParseMode(v)
 		return err

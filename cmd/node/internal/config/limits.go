@@ -30,7 +30,7 @@ func (l *loader) addLimit(at place, limit jatah.Limit) {
 }
 
 // setCompactLimits reads the form of variables and flags:
-// "api=100/min,burst=20;login=5/min,mode=strict;sms=2/min+20/d".
+// "api=100/min,burst=20;login=5/min,mode=strict;sms=2/min+20/d;jobs=algorithm=concurrency,max=10".
 func (l *loader) setCompactLimits(at place, value string) {
 	for _, one := range splitList(value, ";") {
 		before := len(l.problems)
@@ -51,7 +51,10 @@ func (l *loader) compactLimit(at place, s string) jatah.Limit {
 	rate, options, _ := strings.Cut(rest, ",")
 	l.setLimit(at, &limit, limitFieldOf("name"), name)
 	seen := map[string]bool{"name": true, "rate": true, "rates": true}
-	if rates := splitList(rate, elementSeparator); len(rates) > 1 {
+	if strings.Contains(rate, "=") { // no rate, as of concurrency
+		options = rest
+		seen["rate"], seen["rates"] = false, false
+	} else if rates := splitList(rate, elementSeparator); len(rates) > 1 {
 		l.setLimit(at, &limit, limitFieldOf("rates"), rates...)
 	} else {
 		l.setLimit(at, &limit, limitFieldOf("rate"), strings.TrimSpace(rate))
