@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -303,5 +304,20 @@ func TestAnAnswerThatIsLostLeaksNoPermit(t *testing.T) {
 	}
 	if got := j.got[w.keys[0]] - before; before != 0 || got != 4 {
 		t.Errorf("%d were acquired without an answer; then %d of 4 were free", before, got)
+	}
+}
+
+// TestNoTokensOfPermits: what is done to tokens is refused where there are permits, together with others too.
+func TestNoTokensOfPermits(t *testing.T) {
+	e := New(Config{Node: "n"})
+	l, err := e.Define(permitSpec(2, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := l.Take(t.Context(), "k", 1); !errors.Is(d.Err, ErrConcurrency) {
+		t.Errorf("a take: %+v", d)
+	}
+	if r := e.TakeAll(t.Context(), []Take{{Limit: l, Key: "k", Cost: 1}}); r.OK || !errors.Is(r.Err, ErrConcurrency) {
+		t.Errorf("a take-all: %+v", r)
 	}
 }

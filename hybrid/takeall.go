@@ -136,7 +136,9 @@ func (x *All) add(take int, l *Limit, key string, cost int64, index map[ledgerKe
 	if p.decided && p.d.Err != nil {
 		return p
 	}
-	if d, ok := l.simple(p.s, cost); ok {
+	if p.s.permits() {
+		p.decide(p.s.noTokens())
+	} else if d, ok := l.simple(p.s, cost); ok {
 		p.decide(d)
 	}
 	p.cost = saturatingAdd(p.cost, max(0, cost))
