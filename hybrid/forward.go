@@ -31,8 +31,8 @@ const (
 	statusUnknown = 1 // no such permit
 	statusTTL     = 2
 
-	kindForward = 3 // of a transfer; see handoff.go
-	kindAnswer  = 4
+	kindForward = 5 // of a transfer; 1 to 4 are in handoff.go and save.go
+	kindAnswer  = 6
 
 	forwardEvery   = 500 * time.Millisecond // until it is answered
 	forwardTimeout = 3 * time.Second

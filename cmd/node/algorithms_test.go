@@ -27,6 +27,10 @@ limits:
   - {name: queue, rate: 1/d, algorithm: leaky_bucket, queue: 2}
   - {name: patient, rate: 1/d, algorithm: leaky_bucket, max_wait: 48h}
   - {name: average, rate: 1/d, algorithm: burst_average, burst: 3, burst_rate: 2/d, burst_threshold: 1/2d, burst_time: 96h}
+  - name: jobs
+    algorithm: concurrency
+    max: 3
+    ttl: 30s
 `
 
 // expected is what the documentation says of each: the definition as check prints it, and the policy.
@@ -56,6 +60,9 @@ func TestCheckDescribesEveryAlgorithm(t *testing.T) {
 	code, out, errs := runCommand(nil, "check", algorithmsFile(t))
 	if code != 0 {
 		t.Fatalf("code %d: %s%s", code, out, errs)
+	}
+	if line := "\nlimit jobs: at most 3 at once, concurrency, each for at most 30s unless renewed, hybrid, fallback share\n"; !strings.Contains(out, line) {
+		t.Errorf("no line %q in\n%s", line, out)
 	}
 	for name, e := range expected {
 		if line := "\nlimit " + name + ": " + e.definition + "\n"; !strings.Contains(out, line) {

@@ -31,6 +31,7 @@ var defined = []struct {
 		jatah.Limit{Rate: jatah.PerSecond(1), Algorithm: jatah.LeakyBucket, Queue: 10, MaxWait: 4 * time.Second}},
 	{"rate: 2/s, algorithm: burst_average, burst: 3, burst_rate: 8/s, burst_threshold: 1/s, burst_time: 16s", "2/s,algorithm=burst_average,burst=3,burst_rate=8/s,burst_threshold=1/s,burst_time=16s",
 		jatah.Limit{Rate: jatah.PerSecond(2), Algorithm: jatah.BurstAverage, Burst: 3, BurstRate: jatah.PerSecond(8), BurstThreshold: jatah.PerSecond(1), BurstTime: 16 * time.Second}},
+	{"algorithm: concurrency, max: 10, ttl: 30s", "algorithm=concurrency,max=10,ttl=30s", jatah.Limit{Algorithm: jatah.Concurrency, Max: 10, TTL: 30 * time.Second}},
 }
 
 func TestEveryAlgorithmCanBeDefinedInEveryPlace(t *testing.T) {
