@@ -264,7 +264,8 @@ func (e *Engine) inherit(p *partition, x *ledger, c *copyOf, now int64) {
 	switch {
 	case !x.granted:
 		debt := min(p.level(x, now), 0)
-		if p.bringing && x.m == nil {
+		x.carried = true
+		if p.bringing {
 			x.start, x.exact = c.start, c.start > 0
 		}
 		x.held, x.heldUntil = c.out, now+e.lease()

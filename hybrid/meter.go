@@ -96,7 +96,7 @@ func (p *partition) advanceMeter(l *ledger, end int64) {
 		if back := next.back - next.brought; back > 0 && l.limit.logged() && next.from-next.since < int64(l.limit.spec.Rate.Per) {
 			bucket.Bring(l.m, back, out)
 		}
-		if w := next.brought; w > 0 && l.start > 0 && l.limit.spec.Fallback != FallbackWait {
+		if w := next.brought; w > 0 && l.start > 0 && (l.limit.spec.Fallback != FallbackWait || l.exact) {
 			bucket.Bring(l.m, w, out)
 		}
 	}

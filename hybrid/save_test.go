@@ -78,7 +78,7 @@ func checkSaved(t *testing.T, b []byte) {
 	for i := range s.records {
 		r := &s.records[i]
 		r.older(math.MaxInt64)
-		if v, ok := r.fits(&Spec{Rate: bucket.Per(1, time.Hour), Burst: 5}); ok && !(math.Abs(v) <= 2*maxTokens) {
+		if v, ok := r.fits(&Limit{spec: Spec{Rate: bucket.Per(1, time.Hour), Burst: 5}}); ok && !(math.Abs(v) <= 2*maxTokens) {
 			t.Errorf("%+v is worth %v tokens", r, v)
 		}
 	}
@@ -96,6 +96,8 @@ func FuzzSnapshot(f *testing.F) {
 		e.Snapshot(2, time.Unix(1, 0))
 	})
 }
+
+func savedAs(s Spec) savedDef { return (&Limit{spec: s}).saved() }
 
 type nowhere struct{}
 
@@ -291,7 +293,7 @@ func TestLowestRecordCountsOnce(t *testing.T) {
 			low = min(low, level)
 			for range 1 + rng.IntN(2) {
 				e.mu.Lock()
-				e.keep(savedRecord{def: defOf(&spec), key: "key-0", level: bucket.LevelOf(level), lineage: 1 + rng.Uint64N(3)}, w.now+w.nodes[0].skew)
+				e.keep(savedRecord{def: savedAs(spec), key: "key-0", level: bucket.LevelOf(level), lineage: 1 + rng.Uint64N(3)}, w.now+w.nodes[0].skew)
 				if rng.IntN(2) == 0 {
 					e.useKept(p, w.nodes[0].clock(), false)
 				}
@@ -304,8 +306,8 @@ func TestLowestRecordCountsOnce(t *testing.T) {
 		}
 		// What the ledger has been through itself is not charged again, nor is what nobody knows the origin of.
 		e.mu.Lock()
-		e.keep(savedRecord{def: defOf(&spec), key: "key-0", level: bucket.LevelOf(low - 40), lineage: 5}, w.nodes[0].clock())
-		e.keep(savedRecord{def: defOf(&spec), key: "key-0", level: bucket.LevelOf(low - 30)}, w.nodes[0].clock())
+		e.keep(savedRecord{def: savedAs(spec), key: "key-0", level: bucket.LevelOf(low - 40), lineage: 5}, w.nodes[0].clock())
+		e.keep(savedRecord{def: savedAs(spec), key: "key-0", level: bucket.LevelOf(low - 30)}, w.nodes[0].clock())
 		e.mu.Unlock()
 		w.sleep(sec)
 		if pool, _ := w.balance("key-0"); math.Abs(pool-low) > 0.01 {
@@ -326,7 +328,7 @@ func TestRunningClusterIgnoresRecords(t *testing.T) {
 			p.lineage = 0 // told by a hand-off or an heir
 		}
 		for _, k := range w.keys {
-			n.e.keep(savedRecord{def: defOf(&spec), key: k, level: bucket.Level{Unit: 1}, lineage: 77}, n.clock())
+			n.e.keep(savedRecord{def: savedAs(spec), key: k, level: bucket.Level{Unit: 1}, lineage: 77}, n.clock())
 		}
 		n.e.mu.Unlock()
 	}
