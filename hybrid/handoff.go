@@ -272,8 +272,8 @@ func (e *Engine) inherit(p *partition, x *ledger, c *copyOf, now int64) {
 		if x.m == nil {
 			x.pool, x.at = debt+c.bal, now
 			x.cap = max(x.cap, c.cap)
-		} else if p.loadMeter(x, c.state, now, now) {
-			x.spend(-debt)
+		} else if here := x.charged(); p.loadMeter(x, c.state, now, now) {
+			x.m.Use(here, x.outstanding())
 		}
 		for _, h := range c.entries {
 			e.inheritEntry(p, x, &h, now)

@@ -122,6 +122,12 @@ func (l *ledger) spend(n float64) {
 	l.m.Use(n, l.outstanding())
 }
 
+// charged is what another owner's state does not know of a ledger that nothing was granted from: what was charged here, or a debt. That
+// Free is below zero says nothing by itself: a log that was loaded before its shares came is there too.
+func (l *ledger) charged() float64 {
+	return max(l.spent, bucket.Taken(l.m)-float64(l.limit.spec.Burst), 0)
+}
+
 // loadMeter replaces the ledger's meter by one that another owner kept. What that one had out and this one does not know counts as
 // spent. It says whether the bytes made sense.
 func (p *partition) loadMeter(l *ledger, state []byte, at, now int64) bool {

@@ -18,6 +18,17 @@ func (r random) saved() *saved {
 	defs := make([]savedDef, 1+r.IntN(4))
 	for i := range defs {
 		defs[i] = savedDef{limit: fmt.Sprint(i, r.s(20)), rate: bucket.Per(r.Int64N(1000), time.Duration(1+r.Int64N(1e15))), burst: r.Int64N(1e6), k: r.IntN(10)}
+		if r.IntN(2) == 0 {
+			all := remembered()
+			a, err := bucket.Compile(all[r.IntN(len(all))])
+			if err == nil && defs[i].k > 0 {
+				a, err = a.Share(defs[i].k, r.IntN(defs[i].k))
+			}
+			if err != nil {
+				panic(err)
+			}
+			defs[i].plan, defs[i].alg = r.s(9), a
+		}
 	}
 	for range r.IntN(50) {
 		unit := 1 + r.u()/2
