@@ -37,7 +37,7 @@ type state struct {
 
 const (
 	stateFormat     = "jatah state"
-	stateVersion    = 1
+	stateVersion    = 2 // 1 had token buckets only
 	stateInterval   = 5 * time.Second
 	stateWarnEvery  = time.Minute
 	stateHeaderSize = 4096 // at most

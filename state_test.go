@@ -151,7 +151,8 @@ func TestStateDirThatCannotBe(t *testing.T) {
 // A file that is not whole, not this node's or not of this program is never half-read: it is set aside, and the log says why.
 func TestBadStateIsSetAside(t *testing.T) {
 	good := written(t, "n1")
-	version := bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1)
+	later := bytes.Replace(good, []byte(`"version":2`), []byte(`"version":3`), 1)
+	earlier := bytes.Replace(good, []byte(`"version":2`), []byte(`"version":1`), 1)
 	flipped := bytes.Clone(good)
 	flipped[len(flipped)-40] ^= 4
 	for _, c := range []struct {
@@ -165,7 +166,8 @@ func TestBadStateIsSetAside(t *testing.T) {
 		{"another format", []byte("{}\n" + strings.Repeat("x", 100)), "does not begin as one"},
 		{"long and not ours", bytes.Repeat([]byte("x"), 1<<16), "does not begin as one"},
 		{"a header only", good[:bytes.IndexByte(good, '\n')+1], "too early"},
-		{"later version", version, "version 2"},
+		{"later version", later, "its format is version 3, this program reads version 2"},
+		{"earlier version", earlier, "its format is version 1, this program reads version 2"},
 		{"another node", written(t, "n2"), `belongs to node \"n2\"`},
 	} {
 		dir := t.TempDir()
@@ -212,7 +214,7 @@ func TestDamagedStateIsNoticed(t *testing.T) {
 
 func FuzzReadState(f *testing.F) {
 	want := stateHeader{Format: stateFormat, Version: stateVersion, Node: "n1", Cluster: "jatah"}
-	f.Add([]byte(`{"format":"jatah state","version":1,"node":"n1","cluster":"jatah"}` + "\nx"))
+	f.Add([]byte(`{"format":"jatah state","version":2,"node":"n1","cluster":"jatah"}` + "\nx"))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if b, err := readState(data, want); err == nil && len(b) > len(data) {

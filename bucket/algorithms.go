@@ -85,6 +85,7 @@ type Algorithm struct {
 	spec      Spec
 	rules     []rule
 	coalesced *atomic.Uint64
+	k, rank   int // of a share
 }
 
 // Validate tells what is wrong with the definition, as Compile does.
@@ -193,7 +194,7 @@ func (a *Algorithm) Share(k, rank int) (*Algorithm, error) {
 	if k < 1 || rank < 0 || rank >= k {
 		return nil, fmt.Errorf("%w: rank %d of %d", ErrShare, rank, k)
 	}
-	s := &Algorithm{spec: a.spec, coalesced: a.coalesced}
+	s := &Algorithm{spec: a.spec, coalesced: a.coalesced, k: k, rank: rank}
 	for _, r := range a.rules {
 		s.rules = append(s.rules, r.share(k, rank))
 	}

@@ -269,15 +269,16 @@ func (e *Engine) inherit(p *partition, x *ledger, c *copyOf, now int64) {
 	switch {
 	case !x.granted:
 		debt := min(p.level(x, now), 0)
-		if p.bringing && x.m == nil {
+		x.carried = true
+		if p.bringing {
 			x.start, x.exact = c.start, c.start > 0
 		}
 		x.held, x.heldUntil = c.out, now+e.lease()
 		if x.m == nil {
 			x.pool, x.at = debt+c.bal, now
 			x.cap = max(x.cap, c.cap)
-		} else if p.loadMeter(x, c.state, now, now) {
-			x.spend(-debt)
+		} else if here := x.charged(); p.loadMeter(x, c.state, now, now) {
+			x.m.Use(here, x.outstanding())
 		}
 		for _, h := range c.entries {
 			e.inheritEntry(p, x, &h, now)

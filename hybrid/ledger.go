@@ -29,6 +29,8 @@ type ledger struct {
 	start     float64 // tokens that the shares bring along, all together
 	saved     float64 // tokens that count as used because a snapshot said so
 	exact     bool    // start is certain: it is brought with fallback wait too
+	recorded  bool    // with m: a snapshot said something of it
+	carried   bool    // with m: another owner handed it over, so that spent is not all
 	full      float64
 	fullEra   uint64 // era that full was computed for, plus one
 

@@ -127,7 +127,7 @@ func (p *partition) advanceMeter(l *ledger, end int64) {
 		if back := next.back - next.brought; back > 0 && l.limit.logged() && next.from-next.since < int64(l.limit.spec.Rate.Per) {
 			bucket.Bring(l.m, back, out)
 		}
-		if w := next.brought; w > 0 && l.start > 0 && !l.isPermits() && l.limit.spec.Fallback != FallbackWait {
+		if w := next.brought; w > 0 && l.start > 0 && !l.isPermits() && (l.limit.spec.Fallback != FallbackWait || l.exact) {
 			bucket.Bring(l.m, w, out)
 		}
 	}
@@ -159,6 +159,12 @@ func (l *ledger) spend(n float64) {
 	}
 	l.spent += n
 	l.m.Use(n, l.outstanding())
+}
+
+// charged is what another owner's state does not know of a ledger that nothing was granted from: what was charged here, or a debt. That
+// Free is below zero says nothing by itself: a log that was loaded before its shares came is there too.
+func (l *ledger) charged() float64 {
+	return max(l.spent, bucket.Taken(l.m)-float64(l.limit.spec.Burst), 0)
 }
 
 // loadMeter replaces the ledger's meter by one that another owner kept. What that one had out and this one does not know counts as

@@ -30,9 +30,9 @@ type keptPart struct {
 }
 
 type keptKey struct {
-	limit, key string
-	base       bool
-	lineage    uint64
+	limit, plan, key string // plan of a base only: a key has one at a time
+	base             bool
+	lineage          uint64
 }
 
 type keptRecord struct {
@@ -86,10 +86,13 @@ func (e *Engine) keep(r savedRecord, now int64) {
 		p = &keptPart{records: map[keptKey]keptRecord{}}
 		e.kept.parts[part] = p
 	}
-	k, x := keptKey{r.def.limit, r.key, r.base, r.lineage}, keptRecord{r, now}
+	k, x := keptKey{limit: r.def.limit, key: r.key, base: r.base, lineage: r.lineage}, keptRecord{r, now}
+	if r.base {
+		k.plan = r.def.plan
+	}
 	if old, ok := p.records[k]; ok {
-		low := lower(old, x, now)
-		if old.older(now - old.at); !low.tells(&old.savedRecord) {
+		low := e.lower(old, x, now)
+		if old.older(now - old.at); !low.tells(&old.savedRecord, e.wall(now)) {
 			old.at, old.exact = now, low.exact
 			p.records[k] = old
 			return // nothing new: two nodes that take each other for the owner do not exchange it for ever
@@ -101,26 +104,18 @@ func (e *Engine) keep(r savedRecord, now int64) {
 }
 
 // tells says whether a record is worth telling to who has the other: the way that it came may have taken time.
-func (r *savedRecord) tells(other *savedRecord) bool {
+func (r *savedRecord) tells(other *savedRecord, wall int64) bool {
 	const way = int64(time.Second)
-	if r.state != nil {
-		return r.age < other.age-way
-	}
-	return r.tokens() < other.tokens()-float64(way)*r.def.perNs()-1e-6
+	return r.used(wall) > other.used(wall)+float64(way)*r.def.perNs()+1e-6
 }
 
-// lower is the one place that says which of two records of a key counts: the lower level. A state that
-// cannot be compared so counts as newer or older.
-func lower(a, b keptRecord, now int64) keptRecord {
+// lower is the one place that says which of two records of a key counts: the one that says that more was used.
+func (e *Engine) lower(a, b keptRecord, now int64) keptRecord {
 	a.older(now - a.at)
 	b.older(now - b.at)
 	a.at, b.at = now, now
 	low := a
-	if a.state != nil || b.state != nil {
-		if b.age < a.age {
-			low = b
-		}
-	} else if b.tokens() < a.tokens() {
+	if b.used(e.wall(now)) > a.used(e.wall(now)) {
 		low = b
 	}
 	if b.age < a.age {
@@ -140,8 +135,9 @@ func (r *savedRecord) tokens() float64 {
 
 // fits is what a record means for the limit as it is defined now: tokens used stay used. A limit that denies everything, now
 // or then, has nothing to tell.
-func (r *savedRecord) fits(s *Spec) (tokens float64, ok bool) {
-	if r.def.rate.Count == 0 || s.Rate.Count == 0 {
+func (r *savedRecord) fits(l *Limit) (tokens float64, ok bool) {
+	s := &l.spec
+	if r.def.rate.Count == 0 || s.Rate.Count == 0 || r.def.alg != nil || l.alg != nil {
 		return 0, false
 	}
 	burst := s.Burst
@@ -151,6 +147,9 @@ func (r *savedRecord) fits(s *Spec) (tokens float64, ok bool) {
 	tokens = r.tokens()
 	if r.def.rate == s.Rate && (r.def.burst == burst || r.def.k > 0 && r.def.burst == burst+1) {
 		return tokens, true
+	}
+	if r.def.plan != l.plan { // the key changed to another plan
+		return float64(burst) - (float64(r.def.burst) - tokens), true
 	}
 	return max(min(0, tokens), float64(burst)-(float64(r.def.burst)-tokens)), true
 }
@@ -181,14 +180,19 @@ func (e *Engine) saveKept(s *saved, exact bool, now int64) {
 func (e *Engine) restoreBuckets(l *Limit, now int64) {
 	records := e.kept.local[l.spec.Name]
 	delete(e.kept.local, l.spec.Name)
+	shares := map[*bucket.Algorithm]*bucket.Algorithm{}
 	for i := range records {
 		r := &records[i]
 		r.older(now - r.at)
-		tokens, ok := r.fits(&l.spec)
-		if !ok || r.base || e.alone() != (r.def.k == 0) || !e.alone() && l.spec.Mode != Split {
+		if r.base || e.alone() != (r.def.k == 0) || !e.alone() && l.spec.Mode != Split {
 			continue
 		}
-		e.restoreBucket(l, r, tokens, now)
+		v := l.planOf(r.def.plan, r.key)
+		if r.def.alg != nil {
+			e.restoreMeter(v, r, shares, now)
+		} else if tokens, ok := r.fits(v); ok {
+			e.restoreBucket(v, r, tokens, now)
+		}
 	}
 }
 
@@ -265,7 +269,7 @@ func (e *Engine) sendKept(owner *peer, parts []int, now int64) {
 // isSaved says whether a transfer carries saved records.
 func isSaved(msg []byte) bool {
 	r := newReader(msg)
-	return r.u() == version && r.u() == kindSaved && r.err == nil
+	return r.u() == savedVersion && r.u() == kindSaved && r.err == nil
 }
 
 // receiveSaved takes in records that another node has from before.
@@ -311,7 +315,7 @@ func (e *Engine) useKept(p *partition, now int64, starts bool) {
 		}
 	}
 	slices.SortFunc(keys, func(a, b keptKey) int {
-		return cmp.Or(cmp.Compare(a.limit, b.limit), cmp.Compare(a.key, b.key), boolCompare(a.base, b.base), cmp.Compare(a.lineage, b.lineage))
+		return cmp.Or(cmp.Compare(a.limit, b.limit), cmp.Compare(a.key, b.key), boolCompare(a.base, b.base), cmp.Compare(a.plan, b.plan), cmp.Compare(a.lineage, b.lineage))
 	})
 	if !starts {
 		e.settleShares(p, now)
@@ -319,7 +323,7 @@ func (e *Engine) useKept(p *partition, now int64, starts bool) {
 	for i := 0; i < len(keys); {
 		var r keptRecord
 		n := 0
-		for j := i; i < len(keys) && keys[i].limit == keys[j].limit && keys[i].key == keys[j].key && keys[i].base == keys[j].base; i++ {
+		for j := i; i < len(keys) && keys[i].limit == keys[j].limit && keys[i].key == keys[j].key && keys[i].base == keys[j].base && keys[i].plan == keys[j].plan; i++ {
 			x := k.records[keys[i]]
 			delete(k.records, keys[i])
 			// A ledger that was told, or that went on from these very records, knows more.
@@ -327,7 +331,7 @@ func (e *Engine) useKept(p *partition, now int64, starts bool) {
 				continue
 			}
 			if n++; n > 1 {
-				x = lower(r, x, now)
+				x = e.lower(r, x, now)
 			}
 			r = x
 		}
@@ -357,26 +361,32 @@ func boolCompare(a, b bool) int {
 //
 // With fallback wait keys start empty, and only what was certainly left is brought: an exact record's level.
 func (e *Engine) restoreLedger(p *partition, l *Limit, r *savedRecord, now int64) {
-	tokens, ok := r.fits(&l.spec)
-	if !ok {
-		return
-	}
-	burst, wait := float64(l.spec.Burst), l.spec.Fallback == FallbackWait
-	tokens = min(bound(tokens), burst)
+	wait := l.spec.Fallback == FallbackWait
 	if r.base {
-		if b := p.base(l); wait && r.exact && p.brought == 0 {
-			b.start, b.exact = max(0, tokens), true
+		if v, ok := l.Plan(r.def.plan); ok && wait && r.exact && p.brought == 0 {
+			e.restoreBase(p, v, r, now)
 		}
 		return
 	}
-	if tokens >= burst && !wait {
+	l = l.planOf(r.def.plan, r.key)
+	tokens, ok := r.fits(l)
+	if !ok && r.def.alg == nil || ok && tokens >= float64(l.spec.Burst) && !wait {
 		return
 	}
 	x := e.ledger(p, l, r.key, e.hash(l, r.key), now)
-	if x == nil {
+	switch {
+	case x == nil:
 		e.stats.overflows.Add(1)
 		return
+	case x.m != nil:
+		e.restoreLedgerMeter(p, x, r, now)
+		return
 	}
+	if tokens, ok = r.fits(x.limit); !ok { // which may have another plan by now
+		return
+	}
+	burst := float64(x.limit.spec.Burst)
+	tokens = min(bound(tokens), burst)
 	p.refill(x, now)
 	first, more := x.saved == 0, burst-tokens-x.saved
 	if wait {
@@ -401,6 +411,22 @@ func (e *Engine) restoreLedger(p *partition, l *Limit, r *savedRecord, now int64
 	e.changed(p, x)
 }
 
+// restoreBase is what keys without a record have, with fallback wait.
+func (e *Engine) restoreBase(p *partition, l *Limit, r *savedRecord, now int64) {
+	b := p.base(l)
+	if b.m == nil {
+		if tokens, ok := r.fits(l); ok {
+			b.start, b.exact = max(0, min(bound(tokens), float64(l.spec.Burst))), true
+		}
+		return
+	}
+	if m := r.meter(l.alg, e.wall(now)); m != nil {
+		p.refill(b, now)
+		e.holdMeter(p, b, m, now, true)
+		b.start, b.exact = float64(l.spec.Burst), true
+	}
+}
+
 // restoreBucket is restoreLedger for a key that this node decides on a bare bucket.
 func (e *Engine) restoreBucket(l *Limit, r *keptRecord, tokens float64, now int64) {
 	s, level, ago := &l.spec, r.level, r.age
@@ -421,6 +447,8 @@ func (e *Engine) restoreBucket(l *Limit, r *keptRecord, tokens float64, now int6
 		if share, err = bucket.NewShare(s.Rate, 1, int64(r.def.k), burst); err != nil {
 			return
 		}
+	} else if sh := l.whole.Load(); sh != nil {
+		share = sh.floor // of the plan
 	}
 	l.buckets.Restore(r.key, share, now, level, ago)
 }

@@ -16,6 +16,9 @@ var ErrSnapshot = errors.New("hybrid: not a snapshot")
 const (
 	kindSaved    = 3 // records on their way to the owner of their keys
 	kindSnapshot = 4
+
+	// savedVersion begins both. 1 had token buckets only.
+	savedVersion = 2
 )
 
 // saved is a collection of records, all as of one moment.
@@ -41,9 +44,11 @@ type savedRecord struct {
 // savedDef is a definition, as far as it says what a record means.
 type savedDef struct {
 	limit string
+	plan  string // "": the limit itself
 	rate  bucket.Rate
-	burst int64 // of the key: of the share where k > 0
-	k     int   // 0: a record of the whole limit; otherwise of a share in split mode, 1/k of the rate
+	burst int64             // of the key: of the share where k > 0
+	k     int               // 0: a record of the whole limit; otherwise of a share in split mode, 1/k of the rate
+	alg   *bucket.Algorithm // another rule than a token bucket of rate and burst, or the share of it; nil: none
 }
 
 // perNs is the rate at which the key refilled.
@@ -80,7 +85,9 @@ func (e *Engine) Snapshot(now int64, wall time.Time) []byte {
 	return encodeSaved(kindSnapshot, s)
 }
 
-func defOf(s *Spec) savedDef { return savedDef{limit: s.Name, rate: s.Rate, burst: s.Burst} }
+func (l *Limit) saved() savedDef {
+	return savedDef{limit: l.spec.Name, plan: l.plan, rate: l.spec.Rate, burst: l.spec.Burst, alg: l.alg}
+}
 
 func (e *Engine) savePartition(s *saved, p *partition, exact bool, now int64) {
 	for _, h := range p.pending { // confirmed, so nobody else has it
@@ -103,27 +110,33 @@ func (e *Engine) savePartition(s *saved, p *partition, exact bool, now int64) {
 	for _, x := range p.ledgers {
 		p.refill(x, now)
 		level := e.own(x, p.level(x, now))
-		if level >= x.cap && x.cap >= float64(x.limit.spec.Burst) {
+		if x.m == nil && level >= x.cap && x.cap >= float64(x.limit.spec.Burst) {
 			continue
 		}
-		r := savedRecord{def: defOf(&x.limit.spec), key: x.key, lineage: lineage, exact: exact}
-		r.level, r.state = e.saveLedger(p, x, level, now)
-		s.records = append(s.records, r)
+		r := savedRecord{def: x.limit.saved(), key: x.key, lineage: lineage, exact: exact}
+		var full bool
+		if r.level, r.state, full = e.saveLedger(p, x, level, now); !full {
+			s.records = append(s.records, r)
+		}
 	}
 	for l, b := range p.bases {
 		if l.spec.Fallback != FallbackWait {
 			continue // starts full
 		}
 		p.refill(b, now)
-		r := savedRecord{def: defOf(&l.spec), part: p.id, base: true, lineage: lineage, exact: exact}
-		r.level, r.state = e.saveLedger(p, b, p.level(b, now), now)
+		r := savedRecord{def: l.saved(), part: p.id, base: true, lineage: lineage, exact: exact}
+		r.level, r.state, _ = e.saveLedger(p, b, p.level(b, now), now)
 		s.records = append(s.records, r)
 	}
 }
 
 // saveLedger is the one place that says what is kept of a ledger: its level as a part of the whole limit, since
-// the shares that are missing here will bring their part again when they come.
-func (e *Engine) saveLedger(p *partition, x *ledger, level float64, now int64) (bucket.Level, []byte) {
+// the shares that are missing here will bring their part again when they come. full: it holds nothing that a new one would not.
+func (e *Engine) saveLedger(p *partition, x *ledger, level float64, now int64) (l bucket.Level, state []byte, full bool) {
+	if x.m != nil {
+		m := e.saveMeter(p, x, now)
+		return bucket.LevelOf(bound(m.Free())), m.State(nil), m.Fresh()
+	}
 	burst := float64(x.limit.spec.Burst)
 	switch {
 	case level <= 0 && x.cap >= 1:
@@ -132,7 +145,7 @@ func (e *Engine) saveLedger(p *partition, x *ledger, level float64, now int64) (
 	case p.bringing && now <= p.bringEnd && (x.limit.spec.Fallback != FallbackWait || x.exact):
 		level += x.start * (1 - p.brought)
 	}
-	return bucket.LevelOf(bound(level)), nil
+	return bucket.LevelOf(bound(level)), nil, false
 }
 
 // own is a ledger's level if this node's own credit came back now: what it has spent of it is known exactly.
@@ -175,12 +188,24 @@ func (e *Engine) saveCopy(s *saved, c *copyOf, lineage uint64, exact bool, age i
 	if !ok || c.base && l.spec.Fallback != FallbackWait {
 		return
 	}
+	l = l.copied(c)
+	r := savedRecord{def: l.saved(), part: c.part, key: c.key, base: c.base, age: age, lineage: lineage, exact: exact}
+	if c.base {
+		r.key = "" // there it is the plan
+	}
 	level := c.bal
-	if level > 0 && c.cap >= 1 {
+	switch {
+	case l.alg != nil:
+		m := e.copiedMeter(l, c, age)
+		if m == nil {
+			return
+		}
+		level, r.state = m.Free(), m.State(nil)
+	case level > 0 && c.cap >= 1:
 		level = min(float64(l.spec.Burst), level*float64(l.spec.Burst)/c.cap)
 	}
-	s.records = append(s.records, savedRecord{def: defOf(&l.spec), part: c.part, key: c.key, base: c.base,
-		level: bucket.LevelOf(bound(level)), age: age, lineage: lineage, exact: exact})
+	r.level = bucket.LevelOf(bound(level))
+	s.records = append(s.records, r)
 }
 
 // saveTransfers adds hand-offs of this node that nobody has confirmed.
@@ -207,6 +232,10 @@ func (e *Engine) saveBuckets(s *saved, l *Limit, exact bool, now int64) {
 	if !e.alone() && spec.Mode != Split || l.gone.Load() {
 		return
 	}
+	if t := l.meters.Load(); t != nil {
+		e.saveMeters(s, l, t, exact, now)
+		return
+	}
 	k := 0
 	if !e.alone() {
 		k = max(1, int(e.splitK.Load()))
@@ -214,13 +243,25 @@ func (e *Engine) saveBuckets(s *saved, l *Limit, exact bool, now int64) {
 			k = sh.k
 		}
 	}
+	all := l.all()
 	l.buckets.Each(now, func(key string, p *bucket.Params, left bucket.Level) bool {
-		def := savedDef{limit: spec.Name, rate: p.Rate(), burst: p.Burst(), k: k}
+		def := savedDef{limit: spec.Name, plan: planFor(all, p, k), rate: p.Rate(), burst: p.Burst(), k: k}
 		if left.Whole < maxTokens && left.Whole > -maxTokens {
 			s.records = append(s.records, savedRecord{def: def, key: key, level: left, lineage: e.life(), exact: exact})
 		}
 		return true
 	})
+}
+
+// planFor is the plan whose amounts a bucket has.
+func planFor(all []*Limit, p *bucket.Params, k int) string {
+	for _, v := range all {
+		s := v.def.Load()
+		if share := s.Burst / int64(max(1, k)); p.Rate() == s.Rate && (p.Burst() == share || k > 0 && p.Burst() == share+1) {
+			return v.plan
+		}
+	}
+	return ""
 }
 
 // life is the incarnation, for those who do not hold the lock.
@@ -240,7 +281,7 @@ func encodeSaved(kind uint64, s *saved) []byte {
 		}
 	}
 	w := newWriter()
-	w.u(version)
+	w.u(savedVersion)
 	w.u(kind)
 	w.u(s.id)
 	w.i(s.wall)
@@ -248,10 +289,11 @@ func encodeSaved(kind uint64, s *saved) []byte {
 	for i := range list {
 		d := &list[i]
 		w.s(d.limit)
-		w.i(d.rate.Count)
-		w.i(int64(d.rate.Per))
+		w.s(d.plan)
+		w.rate(d.rate)
 		w.i(d.burst)
 		w.u(uint64(d.k))
+		w.rule(d.alg)
 	}
 	w.list(len(s.records))
 	for i := range s.records {
@@ -280,14 +322,14 @@ func encodeSaved(kind uint64, s *saved) []byte {
 // decodeSaved reads what encodeSaved wrote. Anything else is an error, never a panic.
 func decodeSaved(kind uint64, b []byte) (*saved, error) {
 	r := newReader(b)
-	if v := r.u(); r.err == nil && v != version {
-		return nil, fmt.Errorf("%w: version %d, this node understands %d", ErrSnapshot, v, version)
+	if v := r.u(); r.err == nil && v != savedVersion {
+		return nil, fmt.Errorf("%w: version %d, this node understands %d", ErrSnapshot, v, savedVersion)
 	}
 	if k := r.u(); r.err == nil && k != kind {
 		return nil, fmt.Errorf("%w: of kind %d", ErrSnapshot, k)
 	}
 	s := &saved{id: r.u(), wall: r.i()}
-	defs := make([]savedDef, r.list(5))
+	defs := make([]savedDef, r.list(7))
 	for i := range defs {
 		defs[i] = r.savedDef()
 	}
@@ -308,9 +350,10 @@ func decodeSaved(kind uint64, b []byte) (*saved, error) {
 }
 
 func (r *reader) savedDef() savedDef {
-	d := savedDef{limit: r.s(), rate: bucket.Rate{Count: r.i(), Per: time.Duration(r.i())}, burst: r.i()}
+	d := savedDef{limit: r.s(), plan: r.s(), rate: r.rate(), burst: r.i()}
 	k := r.u()
 	d.k = int(min(k, maxMembers))
+	d.alg = r.rule(d.k)
 	if r.err == nil {
 		if err := d.rate.Validate(); err != nil {
 			r.err = err

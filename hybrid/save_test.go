@@ -18,6 +18,17 @@ func (r random) saved() *saved {
 	defs := make([]savedDef, 1+r.IntN(4))
 	for i := range defs {
 		defs[i] = savedDef{limit: fmt.Sprint(i, r.s(20)), rate: bucket.Per(r.Int64N(1000), time.Duration(1+r.Int64N(1e15))), burst: r.Int64N(1e6), k: r.IntN(10)}
+		if r.IntN(2) == 0 {
+			all := remembered()
+			a, err := bucket.Compile(all[r.IntN(len(all))])
+			if err == nil && defs[i].k > 0 {
+				a, err = a.Share(defs[i].k, r.IntN(defs[i].k))
+			}
+			if err != nil {
+				panic(err)
+			}
+			defs[i].plan, defs[i].alg = r.s(9), a
+		}
 	}
 	for range r.IntN(50) {
 		unit := 1 + r.u()/2
@@ -78,7 +89,7 @@ func checkSaved(t *testing.T, b []byte) {
 	for i := range s.records {
 		r := &s.records[i]
 		r.older(math.MaxInt64)
-		if v, ok := r.fits(&Spec{Rate: bucket.Per(1, time.Hour), Burst: 5}); ok && !(math.Abs(v) <= 2*maxTokens) {
+		if v, ok := r.fits(&Limit{spec: Spec{Rate: bucket.Per(1, time.Hour), Burst: 5}}); ok && !(math.Abs(v) <= 2*maxTokens) {
 			t.Errorf("%+v is worth %v tokens", r, v)
 		}
 	}
@@ -96,6 +107,8 @@ func FuzzSnapshot(f *testing.F) {
 		e.Snapshot(2, time.Unix(1, 0))
 	})
 }
+
+func savedAs(s Spec) savedDef { return (&Limit{spec: s}).saved() }
 
 type nowhere struct{}
 
@@ -291,7 +304,7 @@ func TestLowestRecordCountsOnce(t *testing.T) {
 			low = min(low, level)
 			for range 1 + rng.IntN(2) {
 				e.mu.Lock()
-				e.keep(savedRecord{def: defOf(&spec), key: "key-0", level: bucket.LevelOf(level), lineage: 1 + rng.Uint64N(3)}, w.now+w.nodes[0].skew)
+				e.keep(savedRecord{def: savedAs(spec), key: "key-0", level: bucket.LevelOf(level), lineage: 1 + rng.Uint64N(3)}, w.now+w.nodes[0].skew)
 				if rng.IntN(2) == 0 {
 					e.useKept(p, w.nodes[0].clock(), false)
 				}
@@ -304,8 +317,8 @@ func TestLowestRecordCountsOnce(t *testing.T) {
 		}
 		// What the ledger has been through itself is not charged again, nor is what nobody knows the origin of.
 		e.mu.Lock()
-		e.keep(savedRecord{def: defOf(&spec), key: "key-0", level: bucket.LevelOf(low - 40), lineage: 5}, w.nodes[0].clock())
-		e.keep(savedRecord{def: defOf(&spec), key: "key-0", level: bucket.LevelOf(low - 30)}, w.nodes[0].clock())
+		e.keep(savedRecord{def: savedAs(spec), key: "key-0", level: bucket.LevelOf(low - 40), lineage: 5}, w.nodes[0].clock())
+		e.keep(savedRecord{def: savedAs(spec), key: "key-0", level: bucket.LevelOf(low - 30)}, w.nodes[0].clock())
 		e.mu.Unlock()
 		w.sleep(sec)
 		if pool, _ := w.balance("key-0"); math.Abs(pool-low) > 0.01 {
@@ -326,7 +339,7 @@ func TestRunningClusterIgnoresRecords(t *testing.T) {
 			p.lineage = 0 // told by a hand-off or an heir
 		}
 		for _, k := range w.keys {
-			n.e.keep(savedRecord{def: defOf(&spec), key: k, level: bucket.Level{Unit: 1}, lineage: 77}, n.clock())
+			n.e.keep(savedRecord{def: savedAs(spec), key: k, level: bucket.Level{Unit: 1}, lineage: 77}, n.clock())
 		}
 		n.e.mu.Unlock()
 	}
