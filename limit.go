@@ -131,7 +131,7 @@ type Limit struct {
 	// Parent is the name of a limit defined before: a take is then the same take on both, charged together or not at all. All
 	// children share one key of the parent, its own name. It may have a parent too, up to eight. "": none.
 	Parent string
-	// Costs are in tokens, 0 to Burst, by route; see Limiter.Cost. A key ending in "*" is for all routes that begin with what stands before
+	// Costs are in tokens, 0 to the largest burst of limit and plans, by route; see Limiter.Cost. A key ending in "*" is for all routes that begin with what stands before
 	// it. Nil: every route costs 1. The map of a definition that a node returns is for reading only.
 	Costs map[string]int64
 }
@@ -203,7 +203,7 @@ func (l Limit) spec() (hybrid.Spec, error) {
 	if err := s.Validate(); err != nil {
 		return s, err
 	}
-	return s, l.checkCosts(s.Burst)
+	return s, l.checkCosts(mostBurst(s))
 }
 
 var planName = regexp.MustCompile(`^[A-Za-z0-9_.\-]{1,64}$`)

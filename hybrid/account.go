@@ -46,6 +46,7 @@ type account struct {
 	outAll   int64   // credit that was out then, of all nodes
 	waits    waits   // as told then, where the rule is not one token bucket
 	heard    bool
+	planned  *Limit // the plan that the owner had for the key then; nil: nothing is known
 	ask      *ask
 	idleAt   int64
 	fallback fallback
@@ -231,6 +232,9 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 		return
 	}
 	a.known, a.outAll, a.heard = g.bal, g.out, true
+	if re > 0 {
+		e.plannedAs(a, g)
+	}
 	a.balance.Store(int64(math.Floor(g.bal)))
 	if g.flags&grantWaits != 0 {
 		a.waits = g.waits

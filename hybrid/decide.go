@@ -200,6 +200,7 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 		e.tell(p, x)
 	}
 	g := e.grantOf(p, x, n, flags, now)
+	e.namePlan(&g, x, l)
 	return &g
 }
 

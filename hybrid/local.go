@@ -246,7 +246,7 @@ func (l *Limit) Reset(ctx context.Context, key string) error {
 func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 	l = l.For(key)
 	e, s := l.e, l.def.Load()
-	st := State{Limit: s.Name, Key: key, Mode: s.Mode, Burst: s.Burst, Owner: e.cfg.Node}
+	st := State{Limit: s.Name, Key: key, Mode: s.Mode, Burst: s.Burst, Plan: l.plan, Owner: e.cfg.Node}
 	if l.gone.Load() || e.closed.Load() {
 		return st, ErrClosed
 	}
@@ -281,6 +281,11 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 	}
 	if a.owner != nil {
 		st.Owner = a.owner.name
+	}
+	if a.planned != nil { // what follows is of the plan that the key has, whatever the caller names
+		l = a.planned
+		s = l.def.Load()
+		st.Burst, st.Plan = s.Burst, l.plan
 	}
 	st.Balance, st.Outstanding, st.Credit = a.known, a.outAll, max(0, a.credit.Load())
 	if at := a.asOf.Load(); at > 0 {

@@ -79,12 +79,40 @@ func (l *Limit) For(key string) *Limit {
 	return l
 }
 
+// PlanName is the name of the plan that this is, "": the limit itself.
+func (l *Limit) PlanName() string { return l.plan }
+
 // planOf is the plan that a message names, as it holds for the key here.
 func (l *Limit) planOf(name, key string) *Limit {
 	if v, ok := l.Plan(name); ok {
 		return v.For(key)
 	}
 	return l.For(key)
+}
+
+// planHash stands for a plan in an answer: names can be as long as keys.
+func (e *Engine) planHash(name string) uint64 { return e.ringHash("plan", name) }
+
+// namePlan says in the answer to a report which plan the key has, where that is not l, which the report names: a request at another
+// node has changed it.
+func (e *Engine) namePlan(g *grant, x *ledger, l *Limit) {
+	if x.limit != l {
+		g.flags |= grantPlan
+		g.plan = e.planHash(x.limit.plan)
+	}
+}
+
+// plannedAs notes which plan the key has by an answer of its owner.
+func (e *Engine) plannedAs(a *account, g *grant) {
+	a.planned = a.limit
+	if g.flags&grantPlan == 0 {
+		return
+	}
+	for _, v := range a.limit.all() {
+		if e.planHash(v.plan) == g.plan {
+			a.planned = v
+		}
+	}
 }
 
 // copied is the plan that a copy of a ledger belongs to.
