@@ -30,6 +30,9 @@ type limitBody struct {
 	MaxLog         int    `json:"max_log,omitempty"`
 
 	Costs map[string]int64 `json:"costs,omitempty"`
+
+	Plans     map[string]amountsBody `json:"plans,omitempty"`
+	Overrides []overrideBody         `json:"overrides,omitempty"`
 }
 
 func bodyOf(l jatah.Limit) limitBody {
@@ -46,6 +49,7 @@ func bodyOf(l jatah.Limit) limitBody {
 	for _, r := range l.Rates {
 		b.Rates = append(b.Rates, r.String())
 	}
+	b.addPlans(l)
 	return b
 }
 
