@@ -117,10 +117,15 @@ func (a *account) counters() counters {
 	return counters{c: a.g - a.r - a.credit.Load() - a.held, r: a.r, u: a.u}
 }
 
-// missing is the most that a refund can give: the burst, and a debt on top of it as far as it is known here.
-func (a *account) missing() int64 {
+// missing is the most that a refund under l can give: the burst, of the largest plan that the key may have, and a debt on top of it as far as
+// it is known here.
+func (a *account) missing(l *Limit) int64 {
 	debt := math.Ceil(max(0, -a.known)) // less than 2^53
-	return a.limit.spec.Burst + int64(debt) - min(0, a.credit.Load())
+	burst := max(a.limit.spec.Burst, l.spec.Burst)
+	if a.planned != nil {
+		burst = max(burst, a.planned.spec.Burst)
+	}
+	return burst + int64(debt) - min(0, a.credit.Load())
 }
 
 // drain takes away the credit that is left, and returns how much that was.

@@ -95,7 +95,7 @@ func (e *Engine) sync(now int64, l *Limit, key string, refund, charge int64) (*a
 		return nil, nil, err
 	}
 	e.bind(a)
-	a.u = saturatingAdd(a.u, min(refund, a.missing()))
+	a.u = saturatingAdd(a.u, min(refund, a.missing(l)))
 	if charge > 0 { // no debt is deeper than a message can say
 		a.credit.Add(-min(charge, max(0, a.credit.Load()+4*maxBurst)))
 	}
