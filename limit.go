@@ -170,7 +170,22 @@ func (l Limit) Validate() error {
 	return err
 }
 
-func (l Limit) spec() (hybrid.Spec, error) {
+func (l Limit) spec() (hybrid.Spec, error) { return l.specAs(l.several()) }
+
+// several says that the limit or one of its plans has several rates. Then none of them can be the one token bucket that has arithmetic of its
+// own: all must be kept in the same way, for a key that goes from one to the other.
+func (l *Limit) several() bool {
+	some := len(l.Rates) > 1
+	for _, p := range l.Plans {
+		some = some || len(p.Rates) > 1
+	}
+	for _, o := range l.Overrides {
+		some = some || len(o.Rates) > 1
+	}
+	return some
+}
+
+func (l Limit) specAs(several bool) (hybrid.Spec, error) {
 	if !limitName.MatchString(l.Name) {
 		return hybrid.Spec{}, fmt.Errorf("%w: the name %.80q must be 1 to 64 characters out of letters, digits and _.-/: without spaces", ErrLimit, l.Name)
 	}
@@ -181,7 +196,7 @@ func (l Limit) spec() (hybrid.Spec, error) {
 		return hybrid.Spec{}, fmt.Errorf("%w %q: the parent %.80q must be the name of another limit", ErrLimit, l.Name, l.Parent)
 	}
 	s := hybrid.Spec{Name: l.Name, Rate: l.Rate, Burst: l.Burst, Mode: l.Mode, Fallback: l.Fallback, Overshoot: l.Overshoot, DryRun: l.DryRun, Parent: l.Parent}
-	if r := l.rule(); r != nil {
+	if r := l.rule(several); r != nil {
 		s.Rule = r
 		if len(l.Rates) > 0 && l.Rate != (Rate{}) {
 			return s, fmt.Errorf("%w %q: rate and rates are both given; write all of them in rates", ErrLimit, l.Name)
@@ -197,7 +212,7 @@ func (l Limit) spec() (hybrid.Spec, error) {
 	if s.Burst == 0 {
 		s.Burst = s.Rate.Count
 	}
-	if err := l.addPlans(&s); err != nil {
+	if err := l.addPlans(&s, several); err != nil {
 		return s, err
 	}
 	if err := s.Validate(); err != nil {
@@ -209,7 +224,7 @@ func (l Limit) spec() (hybrid.Spec, error) {
 var planName = regexp.MustCompile(`^[A-Za-z0-9_.\-]{1,64}$`)
 
 // addPlans compiles plans and overrides. One that has amounts of its own becomes a plan, with a name that none can have.
-func (l Limit) addPlans(s *hybrid.Spec) error {
+func (l Limit) addPlans(s *hybrid.Spec, several bool) error {
 	plans := make(map[string]Plan)
 	for name, p := range l.Plans {
 		if !planName.MatchString(name) {
@@ -240,7 +255,7 @@ func (l Limit) addPlans(s *hybrid.Spec) error {
 	for name, p := range plans {
 		one := l
 		one.Rate, one.Rates, one.Burst, one.Plans, one.Overrides, one.Costs = p.Rate, p.Rates, p.Burst, nil, nil, nil
-		x, err := one.spec()
+		x, err := one.specAs(several)
 		if err != nil {
 			return fmt.Errorf("plan %q: %w", name, err)
 		}
@@ -252,8 +267,8 @@ func (l Limit) addPlans(s *hybrid.Spec) error {
 	return nil
 }
 
-// rule is nil for one token bucket, which has arithmetic of its own.
-func (l Limit) rule() *bucket.Spec {
+// rule is nil for one token bucket, which has arithmetic of its own, unless there are several elsewhere in the limit.
+func (l Limit) rule(several bool) *bucket.Spec {
 	r := bucket.Spec{Algorithm: l.Algorithm, Rates: slices.Clone(l.Rates), Burst: l.Burst, Calendar: l.Calendar, Timezone: l.Timezone, Queue: l.Queue, MaxWait: l.MaxWait,
 		BurstRate: l.BurstRate, BurstThreshold: l.BurstThreshold, BurstTime: l.BurstTime, MaxLog: l.MaxLog}
 	if r.Algorithm == "" {
@@ -263,7 +278,7 @@ func (l Limit) rule() *bucket.Spec {
 		r.Rates = []Rate{l.Rate}
 	}
 	plain := bucket.Spec{Algorithm: TokenBucket, Rates: r.Rates, Burst: r.Burst}
-	if len(r.Rates) == 1 && reflect.DeepEqual(r, plain) {
+	if !several && len(r.Rates) == 1 && reflect.DeepEqual(r, plain) {
 		return nil
 	}
 	return &r

@@ -280,3 +280,30 @@ func TestALookTellsThePlanOfAKeyOnEveryNode(t *testing.T) {
 		}
 	}
 }
+
+// The numbers of docs/configuration.md: one rate for some, several for others, on the same usage, to and fro.
+func TestPlansOfOneRateAndOfSeveral(t *testing.T) {
+	l := jatah.Limit{Name: "api", Rate: jatah.PerMinute(10), Plans: map[string]jatah.Plan{
+		"free": {Rate: jatah.PerDay(100), Burst: 20}, "pro": {Rates: []jatah.Rate{jatah.PerSecond(10), jatah.PerDay(100000)}, Burst: 50}}}
+	alone(t, l, func(t *testing.T, n *jatah.Node, api *jatah.Limiter) {
+		ctx, free, pro := t.Context(), plan(t, api, "free"), plan(t, api, "pro")
+		if d := free.Take(ctx, "up", 20); !d.OK || d.Remaining != 0 {
+			t.Errorf("20 of 20: %+v", d)
+		}
+		if d := pro.Take(ctx, "up", 0); d.Remaining != 30 {
+			t.Errorf("an upgrade leaves %d of 50, want 30", d.Remaining)
+		}
+		if d := pro.Take(ctx, "down", 45); !d.OK {
+			t.Errorf("45 of 50: %+v", d)
+		}
+		if d := free.Take(ctx, "down", 1); d.OK || d.RetryAfter != 26*24*time.Hour/100 {
+			t.Errorf("a downgrade waits %v, want the time of 26 at 100 a day, %v", d.RetryAfter, 26*24*time.Hour/100)
+		}
+		if d := pro.Take(ctx, "down", 6); d.OK {
+			t.Errorf("to and fro gives something: %+v", d)
+		}
+		if d := pro.Take(ctx, "down", 5); !d.OK || d.Remaining != 0 {
+			t.Errorf("5 of the 5 that are left: %+v", d)
+		}
+	})
+}

@@ -82,6 +82,7 @@ type Algorithm struct {
 	spec      Spec
 	rules     []rule
 	coalesced *atomic.Uint64
+	used      bool // see KeepUsed
 }
 
 // Validate tells what is wrong with the definition, as Compile does.

@@ -125,6 +125,9 @@ func (l *Limit) newSplit(now int64) (*splitShare, error) {
 			if err != nil {
 				return nil, err
 			}
+			if l.plans.Load() != nil {
+				a = a.KeepUsed()
+			}
 			sh.byRank = append(sh.byRank, a)
 		}
 	} else {

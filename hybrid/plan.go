@@ -144,6 +144,9 @@ func (s Spec) validatePlans() error {
 		if name == "" {
 			return fmt.Errorf("%w %q: a plan without a name", ErrSpec, s.Name)
 		}
+		if (a.Rule == nil) != (s.Rule == nil) { // a key that goes from one to the other is in one table
+			return fmt.Errorf("%w %q: plan %q has a rule and the limit has none, or the other way round", ErrSpec, s.Name, name)
+		}
 		if err := s.with(a).Validate(); err != nil {
 			return fmt.Errorf("plan %q: %w", name, err)
 		}
@@ -284,7 +287,7 @@ func (l *Limit) become(c compiled, planned bool) {
 	if planned {
 		sh := &splitShare{k: 1, floor: c.params.KeepUsed()}
 		if c.alg != nil {
-			sh.byRank = []*bucket.Algorithm{c.alg}
+			sh.byRank = []*bucket.Algorithm{c.alg.KeepUsed()}
 		}
 		l.whole.Store(sh)
 	}
@@ -306,7 +309,9 @@ func (p *partition) retune(x *ledger, l *Limit, now int64) {
 	level, before := p.level(x, now), x.limit
 	x.limit = l
 	x.start = min(x.start, float64(l.spec.Burst))
-	if x.m != nil || l.alg != nil {
+	if x.m != nil && l.alg != nil {
+		x.m = bucket.Move(x.m, l.alg)
+	} else if x.m != nil || l.alg != nil {
 		x.limit = before // for what remeter reckons from
 		x.remeter(l.alg, level, p.era().fraction, now)
 		x.limit = l
