@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/jatah-io/jatah/hybrid"
 )
 
 // MaxRoute is the longest route in Limit.Costs, in bytes.
@@ -54,8 +56,21 @@ func (t *costTable) cost(route string) int64 {
 	return 1
 }
 
-// checkCosts says what is wrong with the costs of a limit whose burst is known. Routes are looked at in
-// their order, so that the same mistakes give the same error.
+// mostBurst is the most that any plan of a limit lets pass at once; 0: all deny everything.
+func mostBurst(s hybrid.Spec) (most int64) {
+	if s.Rate.Count > 0 {
+		most = s.Burst
+	}
+	for _, p := range s.Plans {
+		if p.Rate.Count > 0 {
+			most = max(most, p.Burst)
+		}
+	}
+	return most
+}
+
+// checkCosts says what is wrong with the costs of a limit, whose burst, or that of its largest plan, is known; 0: everything is denied, whatever
+// it costs. Routes are looked at in their order, so that the same mistakes give the same error.
 func (l Limit) checkCosts(burst int64) error {
 	bad := func(route, format string, args ...any) error {
 		return fmt.Errorf("%w %q: the cost of route %.80q %s", ErrLimit, l.Name, route, fmt.Sprintf(format, args...))
@@ -72,7 +87,7 @@ func (l Limit) checkCosts(burst int64) error {
 			return bad(route, `has a star before its end; only a last "*" stands for anything, as in "/search/*"`)
 		case cost < 0:
 			return bad(route, "is %d; it must be 0 or more", cost)
-		case cost > burst && l.Rate.Count > 0: // a rate of 0 denies everything, whatever it costs
+		case cost > burst && burst > 0:
 			return bad(route, "is %d, above the burst %d: it could never pass; raise the burst or lower the cost", cost, burst)
 		}
 	}

@@ -133,7 +133,7 @@ type Limit struct {
 	// Parent is the name of a limit defined before: a take is then the same take on both, charged together or not at all. All
 	// children share one key of the parent, its own name. It may have a parent too, up to eight. "": none.
 	Parent string
-	// Costs are in tokens, 0 to Burst, by route; see Limiter.Cost. A key ending in "*" is for all routes that begin with what stands before
+	// Costs are in tokens, 0 to the largest burst of limit and plans, by route; see Limiter.Cost. A key ending in "*" is for all routes that begin with what stands before
 	// it. Nil: every route costs 1. The map of a definition that a node returns is for reading only.
 	Costs map[string]int64
 
@@ -175,7 +175,22 @@ func (l Limit) Validate() error {
 	return err
 }
 
-func (l Limit) spec() (hybrid.Spec, error) {
+func (l Limit) spec() (hybrid.Spec, error) { return l.specAs(l.several()) }
+
+// several says that the limit or one of its plans has several rates. Then none of them can be the one token bucket that has arithmetic of its
+// own: all must be kept in the same way, for a key that goes from one to the other.
+func (l *Limit) several() bool {
+	some := len(l.Rates) > 1
+	for _, p := range l.Plans {
+		some = some || len(p.Rates) > 1
+	}
+	for _, o := range l.Overrides {
+		some = some || len(o.Rates) > 1
+	}
+	return some
+}
+
+func (l Limit) specAs(several bool) (hybrid.Spec, error) {
 	if !limitName.MatchString(l.Name) {
 		return hybrid.Spec{}, fmt.Errorf("%w: the name %.80q must be 1 to 64 characters out of letters, digits and _.-/: without spaces", ErrLimit, l.Name)
 	}
@@ -189,7 +204,7 @@ func (l Limit) spec() (hybrid.Spec, error) {
 		return hybrid.Spec{}, fmt.Errorf("%w %q: the parent %.80q must be the name of another limit", ErrLimit, l.Name, l.Parent)
 	}
 	s := hybrid.Spec{Name: l.Name, Rate: l.Rate, Burst: l.Burst, Mode: l.Mode, Fallback: l.Fallback, Overshoot: l.Overshoot, DryRun: l.DryRun, Parent: l.Parent, TTL: l.TTL}
-	if r := l.rule(); r != nil {
+	if r := l.rule(several); r != nil {
 		s.Rule = r
 		if len(l.Rates) > 0 && l.Rate != (Rate{}) {
 			return s, fmt.Errorf("%w %q: rate and rates are both given; write all of them in rates", ErrLimit, l.Name)
@@ -207,19 +222,19 @@ func (l Limit) spec() (hybrid.Spec, error) {
 	if s.Burst == 0 {
 		s.Burst = s.Rate.Count
 	}
-	if err := l.addPlans(&s); err != nil {
+	if err := l.addPlans(&s, several); err != nil {
 		return s, err
 	}
 	if err := s.Validate(); err != nil {
 		return s, err
 	}
-	return s, l.checkCosts(s.Burst)
+	return s, l.checkCosts(mostBurst(s))
 }
 
 var planName = regexp.MustCompile(`^[A-Za-z0-9_.\-]{1,64}$`)
 
 // addPlans compiles plans and overrides. One that has amounts of its own becomes a plan, with a name that none can have.
-func (l Limit) addPlans(s *hybrid.Spec) error {
+func (l Limit) addPlans(s *hybrid.Spec, several bool) error {
 	plans := make(map[string]Plan)
 	if l.Algorithm == Concurrency && len(l.Plans)+len(l.Overrides) > 0 {
 		return fmt.Errorf("%w %q: a limit of algorithm concurrency has neither plans nor overrides; define a limit for each", ErrLimit, l.Name)
@@ -253,7 +268,7 @@ func (l Limit) addPlans(s *hybrid.Spec) error {
 	for name, p := range plans {
 		one := l
 		one.Rate, one.Rates, one.Burst, one.Plans, one.Overrides, one.Costs = p.Rate, p.Rates, p.Burst, nil, nil, nil
-		x, err := one.spec()
+		x, err := one.specAs(several)
 		if err != nil {
 			return fmt.Errorf("plan %q: %w", name, err)
 		}
@@ -265,8 +280,8 @@ func (l Limit) addPlans(s *hybrid.Spec) error {
 	return nil
 }
 
-// rule is nil for one token bucket, which has arithmetic of its own.
-func (l Limit) rule() *bucket.Spec {
+// rule is nil for one token bucket, which has arithmetic of its own, unless there are several elsewhere in the limit.
+func (l Limit) rule(several bool) *bucket.Spec {
 	r := bucket.Spec{Algorithm: l.Algorithm, Rates: slices.Clone(l.Rates), Burst: l.Burst, Calendar: l.Calendar, Timezone: l.Timezone, Queue: l.Queue, MaxWait: l.MaxWait,
 		BurstRate: l.BurstRate, BurstThreshold: l.BurstThreshold, BurstTime: l.BurstTime, MaxLog: l.MaxLog, Max: l.Max}
 	if r.Algorithm == "" {
@@ -276,7 +291,7 @@ func (l Limit) rule() *bucket.Spec {
 		r.Rates = []Rate{l.Rate}
 	}
 	plain := bucket.Spec{Algorithm: TokenBucket, Rates: r.Rates, Burst: r.Burst}
-	if len(r.Rates) == 1 && reflect.DeepEqual(r, plain) {
+	if !several && len(r.Rates) == 1 && reflect.DeepEqual(r, plain) {
 		return nil
 	}
 	return &r

@@ -2,7 +2,6 @@ package jatah
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -69,45 +68,6 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) Decision {
 	return l.l.Take(ctx, key, cost)
 }
 
-// Plan is the limit as it is for those who have one of its Plans; "" is the limit itself. It stays valid while the definition changes: of a
-// plan that no longer exists it has the limit's own amounts. The error wraps ErrUnknownPlan.
-func (l *Limiter) Plan(name string) (*Limiter, error) {
-	p, err := planOf(l.l, name)
-	if err != nil {
-		return nil, err
-	}
-	if l.root != nil {
-		l = l.root
-	}
-	if name == "" {
-		return l, nil
-	}
-	x, _ := l.plans.LoadOrCompute(name, func() (*Limiter, bool) {
-		x := &Limiter{l: p, root: l, now: l.now, slack: l.slack, queues: xsync.NewMap[string, *queue]()}
-		x.costs.Store(l.costs.Load())
-		x.shut.Store(l.shut.Load())
-		return x, false
-	})
-	return x, nil
-}
-
-// each is the limiter with those of its plans.
-func (l *Limiter) each(f func(*Limiter)) {
-	f(l)
-	l.plans.Range(func(_ string, x *Limiter) bool {
-		f(x)
-		return true
-	})
-}
-
-// planOf finds a plan by the name that a caller gives.
-func planOf(l *hybrid.Limit, name string) (*hybrid.Limit, error) {
-	if p, ok := l.Plan(name); ok && (name == "" || planName.MatchString(name)) {
-		return p, nil
-	}
-	return l, fmt.Errorf("%w: limit %q has no plan %.80q", ErrUnknownPlan, l.Spec().Name, name)
-}
-
 func (l *Limiter) bad(err error) Decision { return badDecision(l.l, err) }
 
 func badDecision(l *hybrid.Limit, err error) Decision {
@@ -116,11 +76,14 @@ func badDecision(l *hybrid.Limit, err error) Decision {
 
 // Peek looks at a key without changing it, at its owner. The error is ErrUnreachable if that does not answer in
 // time; the State then says what this node knew last, and how old that is.
+// State.Plan is the plan that the key has there, "" also if that is an override's own amounts.
 func (l *Limiter) Peek(ctx context.Context, key string) (State, error) {
 	if err := checkKey(key); err != nil {
 		return State{Limit: l.l.Spec().Name, Key: key}, err
 	}
-	return l.l.Peek(ctx, key)
+	st, err := l.l.Peek(ctx, key)
+	st.Plan = namedPlan(st.Plan)
+	return st, err
 }
 
 // Refund gives n tokens back, never above the burst. If the owner of the key does not answer now it is told later.

@@ -231,11 +231,16 @@ func (q *queue) fate(w *waiter) error {
 	return w.err
 }
 
-// wake makes the first of a key's queue try again now: something has freed tokens.
+// wake makes the first of a key's queue try again now, under each plan: something has freed tokens.
 func (l *Limiter) wake(key string) {
-	if q, ok := l.queues.Load(key); ok {
-		q.retry(false)
+	if l.root != nil {
+		l = l.root
 	}
+	l.each(func(x *Limiter) {
+		if q, ok := x.queues.Load(key); ok {
+			q.retry(false)
+		}
+	})
 }
 
 // redefined makes all try again: what they were told may be wrong by the new definition.

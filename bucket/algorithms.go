@@ -85,7 +85,8 @@ type Algorithm struct {
 	spec      Spec
 	rules     []rule
 	coalesced *atomic.Uint64
-	k, rank   int // of a share
+	k, rank   int  // of a share
+	used      bool // see KeepUsed
 }
 
 // Validate tells what is wrong with the definition, as Compile does.

@@ -185,7 +185,12 @@ func (e *keyed) use(a *Algorithm, own bool, since, now int64) {
 		now = since
 	}
 	e.meter.Advance(now, 1, 0)
-	e.meter, e.a, e.own = Resize(e.meter, a), a, own
+	if a.used {
+		e.meter = Move(e.meter, a)
+	} else {
+		e.meter = Resize(e.meter, a)
+	}
+	e.a, e.own = a, own
 }
 
 // decide applies one operation to a meter.

@@ -20,9 +20,9 @@ func keyBody(parts []string) any {
 	return parts
 }
 
-// limiterAndKey reads ?limit=&key=; more than one key makes an array, as in a body.
+// limiterAndKey reads ?limit=&key=&plan=; more than one key makes an array, as in a body.
 func (h *Handler) limiterAndKey(r *http.Request) (l *jatah.Limiter, parts []string, p *problem) {
-	query, p := readQuery(r, "limit", "key")
+	query, p := readQuery(r, "limit", "key", "plan")
 	if p != nil {
 		return nil, nil, p
 	}
@@ -38,12 +38,22 @@ func (h *Handler) limiterAndKey(r *http.Request) (l *jatah.Limiter, parts []stri
 	if !ok {
 		return nil, nil, h.unknownLimit(name)
 	}
+	if query.Has("plan") {
+		plan, p := oneOf(query, "plan")
+		if p != nil {
+			return nil, nil, p
+		}
+		if l, p = underPlan(l, plan); p != nil {
+			return nil, nil, p
+		}
+	}
 	return l, parts, nil
 }
 
 type peekBody struct {
 	Limit        string  `json:"limit"`
 	Key          any     `json:"key"`
+	Plan         string  `json:"plan,omitempty"` // that the amounts are of; "": the limit's own, or an override's
 	Owner        string  `json:"owner"`
 	Mode         string  `json:"mode"`
 	Burst        int64   `json:"burst"`
@@ -79,7 +89,7 @@ func (h *Handler) peek(w http.ResponseWriter, r *http.Request) {
 	}
 	writeJSON(w, peekBody{
 		Held:  held,
-		Limit: l.Limit().Name, Key: keyBody(parts), Owner: st.Owner, Mode: l.Limit().Mode.String(),
+		Limit: l.Limit().Name, Key: keyBody(parts), Plan: st.Plan, Owner: st.Owner, Mode: l.Limit().Mode.String(),
 		Burst: st.Burst, Remaining: st.Remaining, Balance: finite(st.Balance), Outstanding: st.Outstanding, Credit: st.Credit,
 		RetryAfterMS: millis(st.RetryAfter), ResetAfterMS: millis(st.ResetAfter), AgeMS: ceilDiv(st.Age, time.Millisecond),
 	})

@@ -37,11 +37,11 @@ func (h *Handler) answerBatch(r *http.Request, s *scratch) (p *problem) {
 		return p
 	}
 	takes, bad := make([]take, len(items)), make([]*problem, len(items))
-	limits := make([]jatah.Limit, len(items))
+	limits := make([]terms, len(items))
 	asks := make([]jatah.Request, 0, len(items))
 	for i, item := range items {
 		if takes[i], limits[i], bad[i] = h.readItem(item); bad[i] == nil {
-			asks = append(asks, jatah.Request{Limit: limits[i].Name, Key: takes[i].key, Cost: takes[i].cost})
+			asks = append(asks, jatah.Request{Limit: limits[i].Name, Key: takes[i].key, Cost: takes[i].cost, Plan: string(takes[i].plan)})
 		}
 	}
 	decisions := h.node.Batch(r.Context(), asks)
@@ -66,8 +66,8 @@ func (h *Handler) answerBatch(r *http.Request, s *scratch) (p *problem) {
 	return nil
 }
 
-// readItem decodes one take and finds the definition of its limit.
-func (h *Handler) readItem(item []byte) (t take, l jatah.Limit, p *problem) {
+// readItem decodes one take and finds what holds for its key.
+func (h *Handler) readItem(item []byte) (t take, l terms, p *problem) {
 	if t, p = decodeTake(item); p != nil {
 		return t, l, p
 	}
@@ -75,5 +75,5 @@ func (h *Handler) readItem(item []byte) (t take, l jatah.Limit, p *problem) {
 	if p != nil {
 		return t, l, p
 	}
-	return t, limiter.Limit(), nil
+	return t, termsOf(limiter, t.key), nil
 }

@@ -71,9 +71,9 @@ func (h *Handler) decide(ctx context.Context, op operation, s *scratch, deny int
 	if d.Err != nil {
 		return a, h.problemOf(d.Err, string(t.limit))
 	}
-	l := limiter.Limit()
+	l := termsOf(limiter, t.key)
 	s.out = append(appendDecision(s.out[:0], &l, &d, t.echo, t.cost), '\n')
-	h.cfg.decisionHeads(&s.heads, &l, &d, len(s.out), time.Now)
+	h.cfg.decisionHeads(&s.heads, &l.Limit, &d, len(s.out), time.Now)
 	a = answer{status: http.StatusOK, head: s.heads.values(), body: s.out}
 	if !d.OK {
 		a.status = deny

@@ -9,12 +9,13 @@ import (
 	"github.com/jatah-io/jatah"
 )
 
-// take is the decoded body of a take, refund or charge. limit, route and echo are
+// take is the decoded body of a take, refund or charge. limit, route, plan and echo are
 // parts of the body and live as long as it does. The cost of one with a route is known
 // when its limit is: see limiterOf.
 type take struct {
 	limit []byte
 	route []byte // nil: the cost was given
+	plan  []byte // empty: none is named
 	key   string // as the limiter counts it
 	echo  []byte // the key as JSON, as it was sent
 	cost  int64
@@ -26,9 +27,10 @@ const (
 	seenKey
 	seenCost
 	seenRoute
+	seenPlan
 )
 
-// decodeTake reads {"limit":...,"key":...,"cost":...}, or "route" instead of "cost". It is strict: every field
+// decodeTake reads {"limit":...,"key":...,"cost":...}, or "route" instead of "cost", and "plan". It is strict: every field
 // once, none unknown, nothing after the object.
 func decodeTake(body []byte) (t take, p *problem) {
 	s := scanner{b: body}
@@ -86,8 +88,10 @@ func (s *scanner) member(t *take, seen *int) *problem {
 		bit = seenCost
 	case "route":
 		bit = seenRoute
+	case "plan":
+		bit = seenPlan
 	default:
-		return badField(string(name), "There is no field %s; the fields are limit, key and cost, or route instead of cost.", quote(string(raw[1:len(raw)-1])))
+		return badField(string(name), "There is no field %s; the fields are limit, key and cost, or route instead of cost, and plan.", quote(string(raw[1:len(raw)-1])))
 	}
 	if *seen&bit != 0 {
 		return badField(string(name), "%s is there twice; send each field once.", name)
@@ -103,6 +107,8 @@ func (s *scanner) member(t *take, seen *int) *problem {
 		return s.key(t)
 	case seenRoute:
 		return s.route(t)
+	case seenPlan:
+		return s.plan(t)
 	}
 	return s.cost(t)
 }
@@ -115,7 +121,15 @@ func (s *scanner) route(t *take) (p *problem) {
 	return p
 }
 
-// limiterOf finds the limit of a take, and the cost of its route.
+func (s *scanner) plan(t *take) (p *problem) {
+	if s.wrong("\"") {
+		return badField("plan", "plan must be a string, the name of one of the plans of the limit.")
+	}
+	_, t.plan, p = s.str()
+	return p
+}
+
+// limiterOf finds the limit of a take under its plan, and the cost of its route.
 func (h *Handler) limiterOf(t *take) (*jatah.Limiter, *problem) {
 	l, ok := h.node.Lookup(string(t.limit))
 	if !ok {
@@ -124,7 +138,10 @@ func (h *Handler) limiterOf(t *take) (*jatah.Limiter, *problem) {
 	if t.route != nil {
 		t.cost = l.Cost(string(t.route))
 	}
-	return l, nil
+	if len(t.plan) == 0 {
+		return l, nil
+	}
+	return underPlan(l, string(t.plan))
 }
 
 func (s *scanner) limit(t *take) (p *problem) {

@@ -33,6 +33,9 @@ type limitBody struct {
 	TTLMS int64 `json:"ttl_ms,omitempty"` // concurrency
 
 	Costs map[string]int64 `json:"costs,omitempty"`
+
+	Plans     map[string]amountsBody `json:"plans,omitempty"`
+	Overrides []overrideBody         `json:"overrides,omitempty"`
 }
 
 func bodyOf(l jatah.Limit) limitBody {
@@ -52,6 +55,7 @@ func bodyOf(l jatah.Limit) limitBody {
 	for _, r := range l.Rates {
 		b.Rates = append(b.Rates, r.String())
 	}
+	b.addPlans(l)
 	return b
 }
 

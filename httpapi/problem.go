@@ -52,6 +52,8 @@ func (h *Handler) problemOf(err error, limit string) *problem {
 	switch {
 	case errors.Is(err, jatah.ErrUnknownLimit):
 		return h.unknownLimit(limit)
+	case errors.Is(err, jatah.ErrUnknownPlan): // removed since it was looked up
+		return unknownPlan("The limit %s has no such plan any more.", quote(limit))
 	case errors.Is(err, jatah.ErrNegativeCost):
 		return badField("cost", "cost must not be negative; use /v1/refund to give tokens back.")
 	case errors.Is(err, jatah.ErrKeyEmpty):

@@ -13,7 +13,7 @@ import (
 
 // appendDecision writes a decision as JSON. echo is the key as JSON. Who is allowed
 // has nothing to wait for, also after a charge that left the key in debt.
-func appendDecision(b []byte, l *jatah.Limit, d *jatah.Decision, echo []byte, cost int64) []byte {
+func appendDecision(b []byte, l *terms, d *jatah.Decision, echo []byte, cost int64) []byte {
 	retry := d.RetryAfter
 	if d.OK {
 		retry = 0
@@ -24,6 +24,10 @@ func appendDecision(b []byte, l *jatah.Limit, d *jatah.Decision, echo []byte, co
 	b = appendJSON(b, l.Name)
 	b = append(b, `,"key":`...)
 	b = appendEcho(b, echo)
+	if l.plan != "" {
+		b = append(b, `,"plan":`...)
+		b = appendJSON(b, l.plan)
+	}
 	b = append(b, `,"cost":`...)
 	b = strconv.AppendInt(b, cost, 10)
 	b = append(b, `,"remaining":`...)
@@ -46,7 +50,7 @@ func appendDecision(b []byte, l *jatah.Limit, d *jatah.Decision, echo []byte, co
 	}
 	if retry == jatah.Never {
 		b = append(b, `,"reason":`...)
-		b = appendJSON(b, neverReason(l, cost))
+		b = appendJSON(b, neverReason(&l.Limit, cost))
 	}
 	return append(b, '}')
 }

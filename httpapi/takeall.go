@@ -18,12 +18,12 @@ func (h *Handler) decideAll(ctx context.Context, s *scratch, deny int) (a answer
 	if len(items) == 0 {
 		return a, badField("takes", "takes is empty; name at least one limit and key.")
 	}
-	takes, limits, asks := make([]take, len(items)), make([]jatah.Limit, len(items)), make([]jatah.Request, len(items))
+	takes, limits, asks := make([]take, len(items)), make([]terms, len(items)), make([]jatah.Request, len(items))
 	for i, item := range items {
 		if takes[i], limits[i], p = h.readItem(item); p != nil {
 			return a, inItem(i, p)
 		}
-		asks[i] = jatah.Request{Limit: limits[i].Name, Key: takes[i].key, Cost: takes[i].cost}
+		asks[i] = jatah.Request{Limit: limits[i].Name, Key: takes[i].key, Cost: takes[i].cost, Plan: string(takes[i].plan)}
 	}
 	r := h.node.TakeAll(ctx, asks)
 	if r.Err != nil {
@@ -31,7 +31,7 @@ func (h *Handler) decideAll(ctx context.Context, s *scratch, deny int) (a answer
 	}
 	s.out = appendAll(s.out[:0], &r, limits, takes)
 	i := tightest(&r)
-	h.cfg.decisionHeads(&s.heads, &limits[i], &r.Decisions[i], len(s.out), time.Now)
+	h.cfg.decisionHeads(&s.heads, &limits[i].Limit, &r.Decisions[i], len(s.out), time.Now)
 	a = answer{status: http.StatusOK, head: s.heads.values(), body: s.out}
 	if !r.OK {
 		a.status = deny
@@ -39,7 +39,7 @@ func (h *Handler) decideAll(ctx context.Context, s *scratch, deny int) (a answer
 	return a, nil
 }
 
-func appendAll(b []byte, r *jatah.Result, limits []jatah.Limit, takes []take) []byte {
+func appendAll(b []byte, r *jatah.Result, limits []terms, takes []take) []byte {
 	b = append(b, `{"allowed":false,"violated":[`...)
 	if r.OK {
 		b = append(b[:0], `{"allowed":true,"violated":[`...)
@@ -77,7 +77,7 @@ func tightest(r *jatah.Result) (at int) {
 }
 
 // problemOfAll is the problem of the take that could not be decided, because of which none was.
-func (h *Handler) problemOfAll(r jatah.Result, limits []jatah.Limit) *problem {
+func (h *Handler) problemOfAll(r jatah.Result, limits []terms) *problem {
 	for i, d := range r.Decisions {
 		if d.Err != nil {
 			return inItem(i, h.problemOf(d.Err, limits[i].Name))

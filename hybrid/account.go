@@ -46,6 +46,7 @@ type account struct {
 	outAll   int64   // credit that was out then, of all nodes
 	waits    waits   // as told then, where the rule is not one token bucket
 	heard    bool
+	planned  *Limit // the plan that the owner had for the key then; nil: nothing is known
 	ask      *ask
 	idleAt   int64
 	fallback fallback
@@ -123,10 +124,15 @@ func (a *account) counters() counters {
 	return counters{c: a.g - a.r - a.credit.Load() - a.held, r: a.r, u: a.u}
 }
 
-// missing is the most that a refund can give: the burst, and a debt on top of it as far as it is known here.
-func (a *account) missing() int64 {
+// missing is the most that a refund under l can give: the burst, of the largest plan that the key may have, and a debt on top of it as far as
+// it is known here.
+func (a *account) missing(l *Limit) int64 {
 	debt := math.Ceil(max(0, -a.known)) // less than 2^53
-	return a.limit.spec.most() + int64(debt) - min(0, a.credit.Load())
+	burst := max(a.limit.spec.most(), l.spec.most())
+	if a.planned != nil {
+		burst = max(burst, a.planned.spec.most())
+	}
+	return burst + int64(debt) - min(0, a.credit.Load())
 }
 
 // drain takes away the credit that is left, and returns how much that was.
@@ -246,6 +252,9 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 		return
 	}
 	a.known, a.outAll, a.heard = g.bal, g.out, true
+	if re > 0 {
+		e.plannedAs(a, g)
+	}
 	a.balance.Store(int64(math.Floor(g.bal)))
 	if g.flags&grantWaits != 0 {
 		a.waits = g.waits

@@ -105,7 +105,7 @@ func (e *Engine) sync(now int64, l *Limit, key string, refund, charge int64) (*a
 		return nil, nil, err
 	}
 	e.bind(a)
-	a.u = saturatingAdd(a.u, min(refund, a.missing()))
+	a.u = saturatingAdd(a.u, min(refund, a.missing(l)))
 	if charge > 0 { // no debt is deeper than a message can say
 		a.credit.Add(-min(charge, max(0, a.credit.Load()+4*maxBurst)))
 	}
@@ -215,6 +215,7 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 		e.tell(p, x)
 	}
 	g := e.grantOf(p, x, n, flags, now)
+	e.namePlan(&g, x, l)
 	return &g
 }
 

@@ -168,6 +168,9 @@ func (r *reader) grant() grant {
 			}
 		}
 	}
+	if x.flags&grantPlan != 0 {
+		x.plan = r.u()
+	}
 	return x
 }
 

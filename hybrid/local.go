@@ -130,6 +130,9 @@ func (l *Limit) makeSplit(now int64) (*splitShare, error) {
 			if err != nil {
 				return nil, err
 			}
+			if l.plans.Load() != nil {
+				a = a.KeepUsed()
+			}
 			sh.byRank = append(sh.byRank, a)
 		}
 	} else {
@@ -261,7 +264,7 @@ func (l *Limit) Reset(ctx context.Context, key string) error {
 func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 	l = l.For(key)
 	e, s := l.e, l.def.Load()
-	st := State{Limit: s.Name, Key: key, Mode: s.Mode, Burst: s.Burst, Owner: e.cfg.Node}
+	st := State{Limit: s.Name, Key: key, Mode: s.Mode, Burst: s.Burst, Plan: l.plan, Owner: e.cfg.Node}
 	if l.gone.Load() || e.closed.Load() {
 		return st, ErrClosed
 	}
@@ -293,16 +296,21 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 	defer e.mu.Unlock()
 	st.Owner, st.Source = "", d.Source
 	if a, ok := l.accounts.Load(key); ok {
-		a.describe(&st, e.now())
+		a.describe(l, &st, e.now())
 	}
 	return st, err
 }
 
-// describe tells what is known of the account's key.
-func (a *account) describe(st *State, now int64) {
-	s := &a.limit.spec
+// describe tells what is known of the account's key, under l unless it has another plan.
+func (a *account) describe(l *Limit, st *State, now int64) {
+	s := l.def.Load()
 	if a.owner != nil {
 		st.Owner = a.owner.name
+	}
+	if a.planned != nil { // what follows is of the plan that the key has, whatever the caller names
+		l = a.planned
+		s = l.def.Load()
+		st.Burst, st.Plan = s.Burst, l.plan
 	}
 	st.Balance, st.Outstanding, st.Credit = a.known, a.outAll, max(0, a.credit.Load())
 	if at := a.asOf.Load(); at > 0 {

@@ -70,6 +70,7 @@ const (
 	grantContended             // demand exceeds the pool
 	grantRefused               // what was wanted is not there: a denial
 	grantWaits                 // waits follow: the rule is not one token bucket
+	grantPlan                  // a plan follows: the key has another than the report names
 )
 
 // grant is the owner's side of one key: G and the counters it has seen.
@@ -80,7 +81,8 @@ type grant struct {
 	rate       float64 // tokens per second that the pool gains now
 	out        int64   // credit that is out, of all lenders
 	flags      uint64
-	waits      waits // with grantWaits
+	waits      waits  // with grantWaits
+	plan       uint64 // with grantPlan: planHash of its name
 }
 
 // copyOf is one ledger as an heir or a new owner keeps it.
@@ -271,6 +273,9 @@ func (w *writer) grant(g *grant) {
 		for _, v := range [...]int64{g.waits.cost, g.waits.refused, g.waits.next, g.waits.reset, g.waits.delay, g.waits.held} {
 			w.i(v)
 		}
+	}
+	if g.flags&grantPlan != 0 {
+		w.u(g.plan)
 	}
 }
 

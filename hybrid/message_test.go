@@ -84,9 +84,12 @@ func (r random) message() *message {
 	if has() {
 		m.re = r.i()
 		for range r.IntN(20) {
-			g := grant{r.u(), r.n(), r.n(), r.n(), r.n(), r.f(), math.Abs(r.f()), r.i(), r.u(), waits{}}
+			g := grant{r.u(), r.n(), r.n(), r.n(), r.n(), r.f(), math.Abs(r.f()), r.i(), r.u(), waits{}, 0}
 			if g.flags&grantWaits != 0 {
 				g.waits = waits{r.n(), r.n(), r.n(), r.n(), r.n(), r.n()}
+			}
+			if g.flags&grantPlan != 0 {
+				g.plan = r.u()
 			}
 			m.grants = append(m.grants, g)
 		}
@@ -349,15 +352,18 @@ func TestSizes(t *testing.T) {
 	empty := size(&message{})
 	typical := report{limit: "api", key: "user:1234567", gen: 4000, g: 1500, c: 1490, u: 3}
 	answer := grant{gen: 4000, g: 1500, c: 1490, u: 3, bal: 12.25, rate: 100.0 / 60, out: 25}
-	largest := grant{math.MaxUint64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, 1.1, 1.1, math.MaxInt64, 63, waits{}}
+	largest := grant{math.MaxUint64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, 1.1, 1.1, math.MaxInt64, 63, waits{}, 0}
+	planned := largest
+	planned.flags, planned.plan = 63|grantPlan, math.MaxUint64
 	spare := copyOf{part: 200, limit: "api", key: "user:1234567", bal: 12.25, cap: 20, out: 5}
 	one := func(m *message) int { return size(m) - empty }
 	rep := one(&message{reports: []report{typical, typical}}) - one(&message{reports: []report{typical}})
 	gra := one(&message{grants: []grant{answer, answer}}) - one(&message{grants: []grant{answer}})
 	lar := one(&message{grants: []grant{largest, largest}}) - one(&message{grants: []grant{largest}})
+	pla := one(&message{grants: []grant{planned, planned}}) - one(&message{grants: []grant{planned}})
 	sby := one(&message{seq: 1, standby: []copyOf{spare, spare}}) - one(&message{seq: 1, standby: []copyOf{spare}})
 	t.Logf("bytes: message without sections %d, report %d, grant %d (at most %d), standby record %d", empty, rep, gra, lar, sby)
-	if rep > 64+len(typical.limit)+len(typical.key) || lar > 80 || sby > 60+len(spare.limit)+len(spare.key) || empty > 100 {
+	if rep > 64+len(typical.limit)+len(typical.key) || lar > 80 || pla > planned.size() || sby > 60+len(spare.limit)+len(spare.key) || empty > 100 {
 		t.Errorf("an element is larger than the engine reckons: message %d, report %d, grant %d, standby record %d", empty, rep, lar, sby)
 	}
 }

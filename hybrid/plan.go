@@ -79,12 +79,40 @@ func (l *Limit) For(key string) *Limit {
 	return l
 }
 
+// PlanName is the name of the plan that this is, "": the limit itself.
+func (l *Limit) PlanName() string { return l.plan }
+
 // planOf is the plan that a message names, as it holds for the key here.
 func (l *Limit) planOf(name, key string) *Limit {
 	if v, ok := l.Plan(name); ok {
 		return v.For(key)
 	}
 	return l.For(key)
+}
+
+// planHash stands for a plan in an answer: names can be as long as keys.
+func (e *Engine) planHash(name string) uint64 { return e.ringHash("plan", name) }
+
+// namePlan says in the answer to a report which plan the key has, where that is not l, which the report names: a request at another
+// node has changed it.
+func (e *Engine) namePlan(g *grant, x *ledger, l *Limit) {
+	if x.limit != l {
+		g.flags |= grantPlan
+		g.plan = e.planHash(x.limit.plan)
+	}
+}
+
+// plannedAs notes which plan the key has by an answer of its owner.
+func (e *Engine) plannedAs(a *account, g *grant) {
+	a.planned = a.limit
+	if g.flags&grantPlan == 0 {
+		return
+	}
+	for _, v := range a.limit.all() {
+		if e.planHash(v.plan) == g.plan {
+			a.planned = v
+		}
+	}
 }
 
 // copied is the plan that a copy of a ledger belongs to.
@@ -115,6 +143,9 @@ func (s Spec) validatePlans() error {
 	for name, a := range s.Plans {
 		if name == "" {
 			return fmt.Errorf("%w %q: a plan without a name", ErrSpec, s.Name)
+		}
+		if (a.Rule == nil) != (s.Rule == nil) { // a key that goes from one to the other is in one table
+			return fmt.Errorf("%w %q: plan %q has a rule and the limit has none, or the other way round", ErrSpec, s.Name, name)
 		}
 		if err := s.with(a).Validate(); err != nil {
 			return fmt.Errorf("plan %q: %w", name, err)
@@ -256,7 +287,7 @@ func (l *Limit) become(c compiled, planned bool) {
 	if planned {
 		sh := &splitShare{k: 1, floor: c.params.KeepUsed()}
 		if c.alg != nil {
-			sh.byRank = []*bucket.Algorithm{c.alg}
+			sh.byRank = []*bucket.Algorithm{c.alg.KeepUsed()}
 		}
 		l.whole.Store(sh)
 	}
@@ -278,7 +309,9 @@ func (p *partition) retune(x *ledger, l *Limit, now int64) {
 	level, before := p.level(x, now), x.limit
 	x.limit = l
 	x.start = min(x.start, float64(l.spec.Burst))
-	if x.m != nil || l.alg != nil {
+	if x.m != nil && l.alg != nil {
+		x.m = bucket.Move(x.m, l.alg)
+	} else if x.m != nil || l.alg != nil {
 		x.limit = before // for what remeter reckons from
 		x.remeter(l.alg, level, p.era().fraction, now)
 		x.limit = l

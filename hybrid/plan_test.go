@@ -41,7 +41,7 @@ func (n *simNode) askAs(plan, key string, cost int64) Decision {
 // TestAChangeOfPlanKeepsWhatWasUsed: up gives the difference at once, down leaves a debt if more was used than the plan has, and to
 // and fro gives nothing, on any node and while others still hold credit under the old plan.
 func TestAChangeOfPlanKeepsWhatWasUsed(t *testing.T) {
-	for _, rule := range []string{"", "fixed_window", "sliding_log"} {
+	for _, rule := range []string{"", "fixed_window", "sliding_log", "leaky_bucket"} {
 		for _, m := range []Mode{Hybrid, Strict} {
 			t.Run(rule+"/"+m.String(), func(t *testing.T) {
 				w := quiet(t, 3, 1, planned(rule, m))
@@ -125,7 +125,7 @@ func TestOverridesByKey(t *testing.T) {
 
 // TestPlansOfWhoDecidesAlone: one node, and split shares.
 func TestPlansOfWhoDecidesAlone(t *testing.T) {
-	for _, rule := range []string{"", "fixed_window", "sliding_log"} {
+	for _, rule := range []string{"", "fixed_window", "sliding_log", "leaky_bucket"} {
 		e := New(Config{Node: "n"})
 		l, err := e.Define(planned(rule, Hybrid))
 		if err != nil {

@@ -59,10 +59,14 @@ func (e *Engine) receive(now int64, from string, m *message) {
 
 // size is about the most bytes that a grant takes.
 func (g *grant) size() int {
+	n := 75
 	if g.flags&grantWaits != 0 {
-		return 130
+		n = 130
 	}
-	return 75
+	if g.flags&grantPlan != 0 {
+		n += 12
+	}
+	return n
 }
 
 // sendGrants answers in as few messages as they fit in.

@@ -149,6 +149,7 @@ type Decision struct {
 // State is what is known of one key: at its owner where it can be reached.
 type State struct {
 	Limit, Key  string
+	Plan        string // whose amounts these are: what the key has at its owner; where this node decides alone or in mode split, what the caller names. "": the limit's own
 	Owner       string
 	Mode        Mode
 	Source      Source

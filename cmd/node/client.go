@@ -82,6 +82,7 @@ type decision struct {
 	Allowed      bool   `json:"allowed"`
 	Limit        string `json:"limit"`
 	Key          string `json:"key"`
+	Plan         string `json:"plan"` // "": the limit's own amounts, or an override's
 	Cost         int64  `json:"cost"`
 	Remaining    int64  `json:"remaining"`
 	RetryAfterMS *int64 `json:"retry_after_ms"` // nil: no wait helps
@@ -98,11 +99,15 @@ func take(ctx context.Context, c console, args []string) error {
 	var node api
 	node.register(flags)
 	cost := flags.Int64("cost", 1, "tokens to take, 0 to look; `count`")
+	plan := flags.String("plan", "", "the plan of the limit that the key has, such as pro; `name`")
 	raw := flags.Bool("json", false, "print the answer as it came")
 	if err := flags.parse(c, args, 2); err != nil {
 		return err
 	}
 	body := map[string]any{"limit": flags.Arg(0), "key": flags.Arg(1), "cost": *cost}
+	if *plan != "" {
+		body["plan"] = *plan
+	}
 	_, answer, err := node.call(ctx, http.MethodPost, "/v1/take", body, http.StatusOK, http.StatusTooManyRequests)
 	if err != nil {
 		return err
@@ -128,7 +133,11 @@ func (d decision) sentence() string {
 	if d.Allowed {
 		word = "allowed"
 	}
-	fmt.Fprintf(&b, "%s: %s %s, cost %d; %d left", word, d.Limit, d.Key, d.Cost, d.Remaining)
+	fmt.Fprintf(&b, "%s: %s %s", word, d.Limit, d.Key)
+	if d.Plan != "" {
+		b.WriteString(" as " + d.Plan)
+	}
+	fmt.Fprintf(&b, ", cost %d; %d left", d.Cost, d.Remaining)
 	if d.DelayMS > 0 {
 		fmt.Fprintf(&b, ", go on in %v", millis(d.DelayMS))
 	}

@@ -101,6 +101,12 @@ func TestCheckSaysWhatAFileAmountsToOrWhatIsWrong(t *testing.T) {
 			t.Errorf("code %d, out %q, err %q; want %q", code, out, err, w)
 		}
 	}
+	file("limits:\n  - name: api\n    rate: 10/min\n    plans: {pro: {rates: [10/s, 1000/d]}, free: {rate: 100/d, burst: 20}}\n    overrides: [{key: vip, plan: pro}, {prefix: \"in:\", rate: 100/s, burst: 50}, {key: \"in:x\"}]\n    costs: {/export: 9}\n")
+	const parts = "limit api: 10/min, burst 10, token_bucket, hybrid, fallback share\n  plan free: 100/d, burst 20\n  plan pro: 10/s and 1000/d, burst 10\n" +
+		"  key \"vip\": plan pro\n  keys that begin with \"in:\": 100/s, burst 50\n  key \"in:x\": the limit's own\n  route \"/export\": cost 9\n"
+	if code, out, err = runCommand(nil, "check", path); code != 0 || !strings.HasSuffix(out, parts) {
+		t.Errorf("code %d, out %q, err %q; want %q", code, out, err, parts)
+	}
 	if code, out, _ = runCommand([]string{"JATAH_NODE=other"}, "check", path); code != 0 || !strings.Contains(out, "node other") {
 		t.Errorf("with JATAH_NODE: code %d, %q", code, out)
 	}
@@ -152,6 +158,11 @@ func TestClientCommands(t *testing.T) {
 			`POST /v1/take {"cost":1,"key":"u1","limit":"calls"}`, 0, []string{"allowed: calls u1, cost 1; 3 left, go on in 24s, full in 36s (strict, decided by owner)"}},
 		{[]string{"take", "--addr", "ADDR/", "--cost", "9", "api", "u1"}, 429, denied,
 			`POST /v1/take {"cost":9,"key":"u1","limit":"api"}`, exitDenied, []string{"denied: api u1, cost 9; 0 left, retry in 1.2s (hybrid, decided by owner)"}},
+		{[]string{"take", "--addr", "ADDR", "--plan", "pro", "api", "u1"}, 200,
+			`{"allowed":true,"limit":"api","key":"u1","plan":"pro","cost":1,"remaining":49,"retry_after_ms":0,"reset_after_ms":600,"mode":"hybrid","source":"local"}`,
+			`POST /v1/take {"cost":1,"key":"u1","limit":"api","plan":"pro"}`, 0, []string{"allowed: api u1 as pro, cost 1; 49 left, full in 600ms (hybrid, decided by local)"}},
+		{[]string{"take", "--addr", "ADDR", "--plan", "gold", "api", "u1"}, 400, `{"detail":"The limit \"api\" has no plan \"gold\"; it has pro."}`,
+			"POST /v1/take ", exitFailed, []string{`answered 400 Bad Request: The limit "api" has no plan "gold"; it has pro`}},
 		{[]string{"take", "--addr", "ADDR", "--json", "api", "u1"}, 429, denied + "\n", "POST /v1/take ", exitDenied, []string{denied}},
 		{[]string{"take", "--addr", "ADDR", "--cost=99", "api", "u1"}, 429, never, "POST /v1/take ", exitDenied, []string{"no wait helps: too much"}},
 		{[]string{"take", "--addr", "ADDR", "apo", "u1"}, 404, `{"title":"Not Found","detail":"No limit is named \"apo\"."}`,

@@ -208,6 +208,9 @@ func check(_ context.Context, c console, args []string) error {
 	}
 	for _, l := range cfg.Limits {
 		fmt.Fprintf(c.out, "limit %s: %s\n", l.Name, describeLimit(l))
+		for _, line := range describeParts(l) {
+			fmt.Fprintf(c.out, "  %s\n", line)
+		}
 	}
 	return nil
 }

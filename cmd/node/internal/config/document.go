@@ -246,6 +246,7 @@ func (w *walker) limit(n ast.Node, index int) {
 	before := len(w.loader.problems)
 	var limit jatah.Limit
 	var costs []entry
+	var fits []fit
 	given := map[string]bool{}
 	entries := w.entries(n, path)
 	for _, e := range entries {
@@ -255,8 +256,15 @@ func (w *walker) limit(n ast.Node, index int) {
 			w.problem(e.node, under(path, e.key), "%s", unknownField(e.key, "a field of a limit", limitFieldNames(), nil))
 			continue
 		}
-		if f.kind == table {
+		switch e.key {
+		case costsField:
 			costs = w.costs(e.value, under(path, e.key), &limit)
+			continue
+		case plansField:
+			fits = append(fits, w.plans(e.value, under(path, e.key), &limit)...)
+			continue
+		case overridesField:
+			fits = append(fits, w.overrides(e.value, under(path, e.key), &limit, planNames(entries))...)
 			continue
 		}
 		w.setLimit(&limit, e, under(path, e.key), f)
@@ -270,6 +278,9 @@ func (w *walker) limit(n ast.Node, index int) {
 			w.problem(n, path, "has no %s: add `%s: ` with %s", name, name, limitFieldOf(name).want)
 			return
 		}
+	}
+	if w.fitAmounts(fits, limit); len(w.loader.problems) > before {
+		return
 	}
 	if w.fitCosts(costs, under(path, costsField), limit); len(w.loader.problems) > before {
 		return

@@ -23,7 +23,7 @@ const (
 	boolean              // true or false
 	duration             // a string such as 100ms
 	list                 // a list of strings
-	table                // whole numbers by name
+	table                // names with what belongs to them, of which the walker reads each
 )
 
 // field is one thing of the node that can be set.
@@ -157,6 +157,8 @@ var limitFields = []*limitField{
 		return probe(jatah.Limit{Name: v})
 	}},
 	{costsField, table, `routes with their costs, such as {"/export": 100, "/search/*": 5}`, setCosts},
+	{plansField, table, "plans by name, such as {pro: {rate: 10/s, burst: 50}}", inFileOnly("plans: {pro: {rate: 10/s, burst: 50}}")},
+	{overridesField, table, "a list of overrides, such as [{key: vip, plan: pro}]", inFileOnly("overrides: [{key: vip, plan: pro}]")},
 }
 
 func fieldOf(fields []*field, path string) *field {

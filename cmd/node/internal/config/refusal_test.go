@@ -197,6 +197,7 @@ func FuzzMerge(f *testing.F) {
 	for _, c := range refusals {
 		f.Add([]byte(c.file), strings.Join(c.env, "\n"))
 	}
+	f.Add([]byte("limits: [{name: api, rate: 9/min, plans: {pro: {rates: [9/s, 99/d]}}, overrides: [{key: vip, plan: pro}, {prefix: i, rate: 1/s, burst: 5}]}]"), "")
 	f.Add([]byte(wholeFile), "JATAH_LIMITS=login=3/s,burst=7; extra = 4/s , mode=split ;")
 	f.Fuzz(func(t *testing.T, file []byte, environ string) {
 		cfg, err := Merge(&Document{"f.yaml", file}, strings.Split(environ, "\n"), nil)
