@@ -99,7 +99,10 @@ func TestEveryRuleIsKeptAndUsedUpOnThreeNodes(t *testing.T) {
 					}
 					b.start(3)
 					time.Sleep(limit.BurstTime) // shares that came do not count as used any more
-					if i == 1 {                 // nearly all of the load is on one node
+					if limit.Algorithm == jatah.FixedWindow && limit.Calendar == "" && len(limit.Rates) == 0 {
+						time.Sleep(limit.Rate.Per - time.Duration(time.Now().UnixNano())%limit.Rate.Per) // whole windows
+					}
+					if i == 1 { // nearly all of the load is on one node
 						b.hosts[1].weight, b.hosts[2].weight = 0.1, 0.1
 					}
 					b.generate()

@@ -118,7 +118,7 @@ func (h *Handler) acquire(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, undecided("The request ended before it was answered."))
 		return
 	}
-	limit := l.Limit()
+	limit := termsOf(l, b.key)
 	s.out = appendDecision(s.out[:0], &limit, &d, b.echo, 1)
 	a := answer{status: deny}
 	if d.OK {
@@ -126,7 +126,7 @@ func (h *Handler) acquire(w http.ResponseWriter, r *http.Request) {
 		s.out = appendPermit(s.out[:len(s.out)-1], permit.ID(), life(b.ttl, limit.TTL))
 	}
 	s.out = append(s.out, '\n')
-	h.cfg.decisionHeads(&s.heads, &limit, &d, len(s.out), time.Now)
+	h.cfg.decisionHeads(&s.heads, &limit.Limit, &d, len(s.out), time.Now)
 	a.head, a.body = s.heads.values(), s.out
 	h.write(w, a)
 }

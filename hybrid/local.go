@@ -252,7 +252,10 @@ func (l *Limit) Reset(ctx context.Context, key string) error {
 	}
 	missing := float64(st.Burst) - st.Balance - float64(st.Outstanding)
 	if l.def.Load().Rule != nil { // the tightest rate may be full, and others not
-		missing = float64(l.def.Load().most()) + max(0, -st.Balance)
+		missing = max(0, -st.Balance)
+		for _, v := range l.all() { // and the key may have any of the plans
+			missing = max(missing, float64(v.def.Load().most())+max(0, -st.Balance))
+		}
 	}
 	if missing > 0 {
 		_, err = l.owner(ctx, key, int64(math.Ceil(missing)), 0)

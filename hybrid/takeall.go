@@ -278,11 +278,6 @@ func (x *All) lookAt(now int64) {
 	}
 }
 
-// ready says that Finish will not wait.
-func (x *All) ready() bool {
-	return !x.any(func(p *part) bool { return p.w != nil && !p.decided && len(p.w.done) == 0 })
-}
-
 // Finish waits for the owners that were asked, and then charges all or gives back what was held.
 func (x *All) Finish(ctx context.Context) AllDecision {
 	if !x.done {

@@ -525,3 +525,8 @@ func TestTakeAllUnderFaults(t *testing.T) {
 		}
 	}
 }
+
+// ready says that Finish will not wait.
+func (x *All) ready() bool {
+	return !x.any(func(p *part) bool { return p.w != nil && !p.decided && len(p.w.done) == 0 })
+}

@@ -33,7 +33,7 @@ func (n *simNode) peek(key string) State {
 		n.w.await(p)
 	}
 	st := State{}
-	a.describe(&st, n.clock())
+	a.describe(a.limit, &st, n.clock())
 	return st
 }
 
