@@ -129,6 +129,8 @@ type LimitStats struct {
 	Decisions []DecisionCount // every combination that occurred
 	DryRun    uint64          // denials that dry run turned into admissions
 	Keys      int             // gauge
+	Merged    uint64          // sliding logs that were full, so that neighbours were merged: raise MaxLog if that matters
+	Permits   int             // gauge: permits that this node holds
 }
 
 // DecisionCount is a number of decisions of one kind.
@@ -156,7 +158,7 @@ func (n *Node) Stats() Stats {
 		Debt: h.Debt, Pauses: h.Pauses, HandOffsIn: h.HandOffsIn, HandOffsOut: h.HandOffsOut, HandOffsLost: h.HandOffsLost, Tick: h.Tick,
 		Dropped: map[string]uint64{"malformed": h.Malformed, "stale": h.Stale, "unsent": h.Unsent}}
 	for _, l := range h.Limits {
-		x := LimitStats{Name: l.Name, Mode: l.Mode, DryRun: l.DryRun, Keys: l.Keys}
+		x := LimitStats{Name: l.Name, Mode: l.Mode, DryRun: l.DryRun, Keys: l.Keys, Merged: l.Merged, Permits: l.Permits}
 		for src := range hybrid.Sources {
 			for _, d := range []DecisionCount{{true, Source(src), l.Allowed[src]}, {false, Source(src), l.Denied[src]}} {
 				if d.Count > 0 {

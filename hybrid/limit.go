@@ -34,6 +34,7 @@ type Limit struct {
 	gone     *atomic.Bool
 	parent   *atomic.Pointer[Limit]
 	warned   atomic.Bool // that an owner does not know the limit
+	crowded  atomic.Bool // it was said that a log is too small
 }
 
 // Validate says what is wrong with a definition.

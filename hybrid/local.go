@@ -337,6 +337,9 @@ func (e *Engine) sweepBuckets(now int64) {
 		l.buckets.Sweep(now, 1000)
 		if t := l.meters.Load(); t != nil {
 			t.Sweep(e.wall(now), 1000)
+			if t.Algorithm().Coalesced() > 0 && l.crowded.CompareAndSwap(false, true) {
+				e.log.Warn("a key used more of a sliding_log than it remembers: neighbours are merged, so that usage ages late, never early; raise max_log, or choose sliding_window", "limit", l.def.Load().Name)
+			}
 		}
 		return true
 	})

@@ -183,6 +183,21 @@ func (e *Engine) Permits() int {
 	return len(e.permits.byID)
 }
 
+// held is the number of permits of one limit.
+func (t *permitTable) held(l *Limit) (n int) {
+	if !l.def.Load().permits() {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.byID {
+		if p.l == l {
+			n++
+		}
+	}
+	return n
+}
+
 // Acquire takes a permit of a concurrency limit for one key, if one is free: it does not wait for one, but for the key's owner as Take
 // does. It lives for ttl, 0 for the limit's TTL, which is also the most. The Permit is nil if the Decision is not OK.
 func (l *Limit) Acquire(ctx context.Context, key string, ttl time.Duration) (*Permit, Decision) {

@@ -65,6 +65,8 @@ type LimitStats struct {
 	Allowed, Denied [Sources]uint64
 	DryRun          uint64 // denials that dry run turned into admissions
 	Keys            int    // gauge
+	Merged          uint64 // sliding logs that were full, so that neighbours were merged
+	Permits         int    // gauge: permits that this node holds
 }
 
 // Stats returns the counters.
@@ -84,7 +86,15 @@ func (e *Engine) Stats() Stats {
 	s.InFlight, s.Accounts, s.Active, s.Ledgers = len(e.asks), len(e.accounts), len(e.active), e.nledgers
 	e.mu.Unlock()
 	e.limits.Range(func(name string, l *Limit) bool {
-		x := LimitStats{Name: name, Mode: l.Spec().Mode, DryRun: uint64(l.dryRun.Value()), Keys: l.accounts.Size() + l.buckets.Len()}
+		x := LimitStats{Name: name, Mode: l.Spec().Mode, DryRun: uint64(l.dryRun.Value()), Keys: l.accounts.Size() + l.buckets.Len(), Permits: e.permits.held(l)}
+		if t := l.meters.Load(); t != nil {
+			x.Keys += t.Len()
+			x.Merged = t.Algorithm().Coalesced()
+			s.Buckets += t.Len()
+			m := t.Stats()
+			s.Evictions += uint64(m.Evictions)
+			s.Overflows += uint64(m.Overflows)
+		}
 		for i := range x.Allowed {
 			x.Denied[i], x.Allowed[i] = uint64(l.counts[0][i].Value()), uint64(l.counts[1][i].Value())
 		}

@@ -49,6 +49,7 @@ type Collector struct {
 // descs are the metrics.
 type descs struct {
 	decisions, dryRun, keys                *prometheus.Desc
+	merged, permits                        *prometheus.Desc
 	asks, resent, timedOut, inFlight, wait *prometheus.Desc
 	members, entries                       *prometheus.Desc
 	evictions, overflows, debt, pauses     *prometheus.Desc
@@ -66,6 +67,8 @@ func NewCollector(node *jatah.Node) *Collector {
 		decisions: def("decisions_total", "Decisions, by what was decided and how.", "limit", "result", "source"),
 		dryRun:    def("dry_run_denied_total", "Requests that passed only because the limit is in dry run.", "limit"),
 		keys:      def("limit_keys", "Keys of which this node remembers something.", "limit"),
+		merged:    def("logs_merged_total", "Sliding logs that were full, so that neighbours were merged.", "limit"),
+		permits:   def("permits", "Permits of concurrency limits that this node holds.", "limit"),
 		asks:      def("asks_total", "Questions to the owner of a key."),
 		resent:    def("asks_resent_total", "Questions that were sent again."),
 		timedOut:  def("asks_timed_out_total", "Questions that were not answered in time."),
@@ -90,7 +93,7 @@ func NewCollector(node *jatah.Node) *Collector {
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	d := &c.desc
 	for _, desc := range []*prometheus.Desc{
-		d.decisions, d.dryRun, d.keys, d.asks, d.resent, d.timedOut, d.inFlight, d.wait, d.members, d.entries,
+		d.decisions, d.dryRun, d.keys, d.merged, d.permits, d.asks, d.resent, d.timedOut, d.inFlight, d.wait, d.members, d.entries,
 		d.evictions, d.overflows, d.debt, d.pauses, d.handOffs, d.packets, d.bytes, d.dropped, d.state, d.tick,
 	} {
 		ch <- desc
@@ -114,6 +117,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		count(d.dryRun, l.DryRun, l.Name)
 		gauge(d.keys, float64(l.Keys), l.Name)
+		count(d.merged, l.Merged, l.Name)
+		gauge(d.permits, float64(l.Permits), l.Name)
 	}
 	count(d.asks, s.Ask.Sent)
 	count(d.resent, s.Ask.Resent)
