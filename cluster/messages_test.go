@@ -115,7 +115,7 @@ func TestPacketsForAnotherIncarnationAreDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Millisecond)
-		if n2.Stats().DropStale != 1 || len(n2.packets) != 0 {
+		if n2.Stats().DropStale == 0 || len(n2.packets) != 0 { // nodes compare views now and then, which may be dropped as well
 			t.Errorf("dropped %d, got %q", n2.Stats().DropStale, n2.packets)
 		}
 		// A packet of the new incarnation is enough for n1 to know it.
