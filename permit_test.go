@@ -223,6 +223,9 @@ func (b *bubble) acquireAll(key string, hosts ...*host) (got []*jatah.Permit) {
 			if d.Err != nil {
 				b.t.Fatal(d.Err)
 			}
+			if d.ResetAfter != jatah.Never {
+				b.t.Errorf("nobody knows when permits come back, and the answer says in %v: %+v", d.ResetAfter, d)
+			}
 			if d.OK {
 				got = append(got, p)
 			}

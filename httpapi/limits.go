@@ -29,8 +29,8 @@ type limitBody struct {
 	BurstTime      string `json:"burst_time,omitempty"`
 	MaxLog         int    `json:"max_log,omitempty"`
 
-	Max   int64 `json:"max,omitempty"`    // concurrency
-	TTLMS int64 `json:"ttl_ms,omitempty"` // concurrency
+	Max int64  `json:"max,omitempty"` // concurrency
+	TTL string `json:"ttl,omitempty"` // concurrency
 
 	Costs map[string]int64 `json:"costs,omitempty"`
 
@@ -48,7 +48,7 @@ func bodyOf(l jatah.Limit) limitBody {
 	}
 	switch {
 	case b.Algorithm == jatah.Concurrency:
-		b.Max, b.TTLMS = l.Max, ceilDiv(l.TTL, time.Millisecond)
+		b.Max, b.TTL = l.Max, spanOf(l.TTL)
 	case len(l.Rates) == 0:
 		b.Rate = l.Rate.String()
 	}

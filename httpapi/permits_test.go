@@ -67,7 +67,7 @@ func TestPermitsOverHTTP(t *testing.T) {
 		if w := a.call("GET", "/v1/peek?limit=jobs&key=t&key=k", ""); !strings.Contains(w.Body.String(), `"held":1`) || !strings.Contains(w.Body.String(), `"remaining":1`) {
 			t.Errorf("%s", w.Body)
 		}
-		if w := a.call("GET", "/v1/limits/jobs", ""); !strings.Contains(w.Body.String(), `"max":2`) || !strings.Contains(w.Body.String(), `"ttl_ms":30000`) {
+		if w := a.call("GET", "/v1/limits/jobs", ""); !strings.Contains(w.Body.String(), `"max":2`) || !strings.Contains(w.Body.String(), `"ttl":"30s"`) {
 			t.Errorf("%s", w.Body)
 		}
 	})

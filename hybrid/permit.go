@@ -225,9 +225,10 @@ func (l *Limit) keep(p *Permit, d Decision, ttl time.Duration) (*Permit, Decisio
 	case d.Err != nil:
 		return nil, d
 	case !d.OK:
-		d.RetryAfter = e.cfg.Tick // a permit may come back at any time
+		d.RetryAfter, d.ResetAfter = e.cfg.Tick, bucket.Never // a permit may come back at any time
 		return nil, d
 	}
+	d.ResetAfter = bucket.Never // what is held does not come back by itself; the owner's answer to a first question says nothing of it
 	p.counted, p.id = !d.DryRun, e.newPermitID()
 	switch {
 	case !e.permits.add(p, e.now(), ttl, e.cfg.MaxKeys):
