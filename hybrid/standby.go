@@ -344,6 +344,8 @@ func (e *Engine) startLedger(p *partition, x *ledger, c *copyOf, now int64) {
 	if x.start = 0; x.limit.spec.Fallback == FallbackWait || !p.loadMeter(x, c.state, at, now) {
 		p.refill(x, now)
 		x.spend(-x.adopted)
+	} else if x.limit.logged() { // a log does not keep account of what left
+		x.start = float64(x.limit.spec.Burst)
 	}
 }
 

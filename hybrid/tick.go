@@ -169,7 +169,7 @@ func (e *Engine) awakeIfLate(now, late int64) {
 
 // awake is called when the node was paused or suspended: whatever it held may have run out. As owner it starts anew, as
 // lender it voids its credit and waits for its loans to run out. It takes a new incarnation, so that nothing said to the old
-// one is believed.
+// one is believed. What it keeps as heir stays: when all nodes were paused at once, that is all that anybody knows.
 func (e *Engine) awake(now int64) {
 	e.log.Warn("this node was paused; it starts anew as owner and lender", "for", time.Duration(now-e.lastTick))
 	e.stats.pauses.Add(1)
@@ -188,7 +188,6 @@ func (e *Engine) awake(now int64) {
 	}
 	e.nledgers = 0
 	e.telling = nil
-	clear(e.standby)
 	e.handing = nil
 	for _, p := range e.peers {
 		p.stamp, p.echoed, p.heardAt, p.loanAt = stamp{}, 0, now, 0
