@@ -68,8 +68,14 @@ func (l *Limit) newTable(params *bucket.Params, now int64) {
 // logged says that the rule remembers each request.
 func (l *Limit) logged() bool { return l.spec.Rule.Algorithm == "sliding_log" }
 
-// move charges a key with what was used of it under another rule.
+// move charges a key with what was used of it under another rule. Called with the engine's lock held, so that the share, which a limit
+// that is in mode split no longer has not got yet, must not be made by onTable: that would take the lock again.
 func (l *Limit) move(key string, n int64) {
+	if sh := l.split.Load(); !l.e.alone() && (sh == nil || sh.k != int(l.e.splitK.Load())) {
+		if _, err := l.makeSplit(l.e.now()); err != nil {
+			return // nothing passes on such a share: there is nothing to charge
+		}
+	}
 	r, err := l.onTable(opPeek, key, 0)
 	if n = min(n, r.Remaining); err == nil && n > 0 {
 		_, _ = l.onTable(opCharge, key, n) // there is no room: it stays forgotten

@@ -54,5 +54,8 @@ func (d *Decision) Under(parent Decision) {
 	d.Remaining = min(d.Remaining, parent.Remaining)
 	d.RetryAfter = max(d.RetryAfter, parent.RetryAfter)
 	d.ResetAfter = max(d.ResetAfter, parent.ResetAfter)
+	if d.Delay = max(d.Delay, parent.Delay); !d.OK { // a parent that queues holds back all that is under it
+		d.Delay = 0
+	}
 	d.DryRun = d.DryRun || parent.DryRun
 }

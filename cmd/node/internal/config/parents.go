@@ -27,7 +27,14 @@ func (l *loader) orderLimits() {
 				l.unknownParent(x, up, names)
 				break
 			}
+			if parent.Algorithm == jatah.Concurrency && up.Name == x.Name {
+				l.problem(l.limitAt[x.Name], parentOf(x), "%q has algorithm concurrency: permits are not tokens; name a limit that has a rate", shorten(parent.Name))
+			}
 			again := slices.Contains(path, parent.Name)
+			if !again && len(path) == maxParents+1 {
+				l.problem(l.limitAt[x.Name], parentOf(x), "there are more than %d parents above %q: %s; remove some of them", maxParents, x.Name, quoted(append(path, parent.Name)))
+				break
+			}
 			if path = append(path, parent.Name); again {
 				if parent.Name == x.Name { // one that leads into a circle is not in it: those in it are told
 					l.problem(l.limitAt[x.Name], parentOf(x), "the parents lead back to %q: %s; remove one of them", x.Name, quoted(path))
@@ -40,6 +47,9 @@ func (l *loader) orderLimits() {
 	}
 	slices.SortStableFunc(l.cfg.Limits, func(a, b jatah.Limit) int { return depth[a.Name] - depth[b.Name] })
 }
+
+// maxParents is how long a chain of parents may be; a node refuses longer ones.
+const maxParents = 8
 
 func parentOf(x jatah.Limit) string { return limitsPath + "." + x.Name + ".parent" }
 

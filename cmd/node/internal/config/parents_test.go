@@ -1,8 +1,11 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/jatah-io/jatah"
 )
 
 func TestParentsAreDefinedFirst(t *testing.T) {
@@ -33,6 +36,8 @@ func TestBadParentsAreRefused(t *testing.T) {
 		"a circle": {"limits:\n  - {name: a, rate: 5/s, parent: b}\n  - {name: b, rate: 5/s, parent: a}\n  - {name: c, rate: 5/s, parent: a}\n",
 			`f.yaml:2:5: limits.a.parent: the parents lead back to "a": "a" under "b" under "a"; remove one of them` + "\n" +
 				`f.yaml:3:5: limits.b.parent: the parents lead back to "b": "b" under "a" under "b"; remove one of them`},
+		"one of permits": {"limits:\n  - {name: a, rate: 5/s, parent: b}\n  - {name: b, algorithm: concurrency, max: 2}\n  - {name: c, rate: 5/s, parent: a}\n",
+			`f.yaml:2:5: limits.a.parent: "b" has algorithm concurrency: permits are not tokens; name a limit that has a rate`},
 		"no name": {"limits:\n  - {name: a, rate: 5/s, parent: \"b c\"}\n",
 			`f.yaml:2:34: limits[0].parent: bad limit: the name "b c" must be 1 to 64 characters`},
 	} {
@@ -42,5 +47,35 @@ func TestBadParentsAreRefused(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, row.want)
 			}
 		})
+	}
+}
+
+// A chain that a node would refuse is refused in the file, and the longest that it takes is not.
+func TestLongestChainOfParents(t *testing.T) {
+	for n, want := range map[int]string{8: "", 9: `f.yaml:11:5: limits.l9.parent: there are more than 8 parents above "l9": "l9" under "l8" under `} {
+		file := "limits:\n  - {name: l0, rate: 5/s}\n"
+		for i := 1; i <= n; i++ {
+			file += fmt.Sprintf("  - {name: l%d, rate: 5/s, parent: l%d}\n", i, i-1)
+		}
+		cfg, err := Merge(&Document{Name: "f.yaml", Data: []byte(file)}, nil, nil)
+		if want != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%d parents: %v", n, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, err := jatah.Open(t.Context(), jatah.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer node.Close()
+		for _, l := range cfg.Limits {
+			if _, err := node.Limit(l); err != nil {
+				t.Errorf("%d parents: %v", n, err)
+			}
+		}
 	}
 }
