@@ -330,6 +330,9 @@ func (e *Engine) peekLedger(p *partition, l *Limit, key string, hash uint64, now
 		x.m = bucket.Clone(b.m)
 	}
 	p.refill(x, now)
+	if l.plans.Load() != nil && l.spec.Fallback == FallbackWait {
+		x.blind = now + p.fills(x, now)
+	}
 	return x
 }
 

@@ -18,6 +18,7 @@ type ledger struct {
 	limit *Limit
 	key   string
 	hash  uint64
+	blind int64 // own clock: until then it may lack what nobody used, since its owner began without knowing
 
 	m         bucket.Meter // instead of pool and cap, where the rule is another than a token bucket
 	spent     float64      // with m: granted and charged since this owner took the key over

@@ -307,6 +307,9 @@ func (e *Engine) replan(a *account, l *Limit) {
 func (p *partition) retune(x *ledger, l *Limit, now int64) {
 	p.refill(x, now)
 	level, before := p.level(x, now), x.limit
+	if now < x.blind {
+		defer func() { p.keepLevel(x, level, now) }()
+	}
 	x.limit = l
 	x.start = min(x.start, float64(l.spec.Burst))
 	if x.m != nil && l.alg != nil {
@@ -321,4 +324,29 @@ func (p *partition) retune(x *ledger, l *Limit, now int64) {
 		x.pool, x.at = min(level+full-x.cap, full-x.outstanding()), now
 		x.cap = full
 	}
+}
+
+// fills is how long it takes until a ledger has nothing to remember.
+func (p *partition) fills(x *ledger, now int64) int64 {
+	if x.m != nil {
+		return ns(x.m.Reset())
+	}
+	missing := float64(x.limit.spec.Burst) - p.level(x, now)
+	if missing <= 0 || x.limit.perNs == 0 {
+		return 0
+	}
+	return int64(min(missing/x.limit.perNs, float64(forever)))
+}
+
+// keepLevel undoes what a change of plan did to the tokens of a ledger that may lack what nobody used: with fallback wait, an owner that was told
+// nothing counts a key as used up by the plan that it knows, and the key may have used as much as another plan allows.
+func (p *partition) keepLevel(x *ledger, level float64, now int64) {
+	if x.m == nil {
+		x.pool, x.at = min(level, x.cap-x.outstanding()), now
+	} else if more := x.m.Free() - level; more > 0 {
+		x.m.Use(more, x.outstanding())
+	} else if more < 0 {
+		x.m.Return(-more, x.outstanding())
+	}
+	x.blind = max(x.blind, now+p.fills(x, now))
 }

@@ -188,3 +188,43 @@ func TestPlansChangeLive(t *testing.T) {
 		t.Errorf("21 of 20 under a plan that is gone: %+v", d)
 	}
 }
+
+// TestPlansOfWhatIsNotKnown: with fallback wait, an owner that begins without knowing counts a key as used up, in every plan that it
+// may have; and a reset of such a key lasts.
+func TestPlansOfWhatIsNotKnown(t *testing.T) {
+	for _, rule := range []string{"", "fixed_window", "sliding_log"} {
+		modes(t, func(t *testing.T, m Mode) {
+			s := planned(rule, m)
+			s.Fallback = FallbackWait
+			w := newWorld(t, *firstSeed, 3, 0, s, 1)
+			w.hook = func(e *Engine) { e.established = true } // to a cluster that was there before, and told it nothing
+			for _, n := range w.nodes {
+				w.revive(n)
+			}
+			for _, n := range w.nodes {
+				w.tickLoop(n)
+			}
+			w.sleep(8 * sec)
+			n := w.nodes[0]
+			for _, plan := range []string{"", "pro", "", "pro"} {
+				if d := n.askAs(plan, "k", 1); d.OK {
+					t.Errorf("%q: one passed as %q of a key of which nothing is known: %+v", rule, plan, d)
+				}
+				w.sleep(sec)
+			}
+			if l, _ := n.limit.Plan("pro"); !n.askAs("pro", "k", 1).OK {
+				_, pend, err := n.e.sync(n.clock(), l, "k", 100, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if pend != nil {
+					w.await(pend)
+				}
+			}
+			w.sleep(20 * sec)
+			if d := n.askAs("pro", "k", 90); !d.OK {
+				t.Errorf("%q: 90 of 100, 20 s after all was given back: %+v", rule, d)
+			}
+		})
+	}
+}

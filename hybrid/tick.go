@@ -278,6 +278,17 @@ func (e *Engine) forget(a *account) {
 	e.stats.swept.Add(1)
 }
 
+// baseIsFull says that a full ledger may be forgotten: a new one would be full too. With fallback wait an owner that was told nothing
+// starts its keys used up, and a key that was reset since is not like others.
+func (p *partition) baseIsFull(x *ledger, now int64) bool {
+	if x.limit.spec.Fallback != FallbackWait {
+		return true
+	}
+	b := p.base(x.limit)
+	p.refill(b, now)
+	return p.isFull(b, now)
+}
+
 // sweepLedgers looks at some ledgers and forgets those that are full, with nothing out.
 func (e *Engine) sweepLedgers(now int64, budget int) {
 	for n := 0; n < len(e.parts) && budget > 0; n++ {
@@ -293,7 +304,7 @@ func (e *Engine) sweepLedgers(now int64, budget int) {
 			}
 			p.refill(x, now)
 			// A straggler must not find a ledger that has forgotten what it says: it would be charged again.
-			if p.isFull(x, now) && !x.heirDue && x.telling == nil && x.quietSince() < now-10*e.tick {
+			if p.isFull(x, now) && p.baseIsFull(x, now) && !x.heirDue && x.telling == nil && x.quietSince() < now-10*e.tick {
 				delete(p.ledgers, k)
 				if x.heirMissing {
 					p.missing--
