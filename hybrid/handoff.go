@@ -402,7 +402,7 @@ func (e *Engine) copyOf(p *partition, x *ledger, now int64) copyOf {
 	c := copyOf{part: p.id, limit: x.limit.spec.Name, plan: x.limit.plan, key: x.key, full: p.isFull(x, now),
 		bal: bound(p.level(x, now)), brought: bound(x.brought), cap: bound(x.cap), out: bound(x.outstanding())}
 	if x.m != nil {
-		c.cap, c.brought = bound(p.most(x)), bound(max(0, c.bal+min(x.spent, bucket.Used(x.m))))
+		c.cap, c.brought = bound(p.most(x)), bound(max(0, c.bal+min(x.spent, max(0, bucket.Taken(x.m)))))
 		c.state = x.m.State(nil)
 	}
 	return c

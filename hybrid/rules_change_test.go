@@ -174,7 +174,7 @@ func TestResetForgetsAllThatARuleRemembers(t *testing.T) {
 			}
 			x := o.e.parts[o.e.partOf(o.e.hash(o.limit, "k"))].ledgers[ledgerKey{o.limit, "k"}]
 			if x != nil && !x.m.Fresh() {
-				t.Errorf("%s of %d rates: used is %v, %v are free", rule.Algorithm, len(rule.Rates), bucket.Used(x.m), x.m.Free())
+				t.Errorf("%s of %d rates: used is %v, %v are free", rule.Algorithm, len(rule.Rates), bucket.Taken(x.m), x.m.Free())
 			}
 		})
 	}

@@ -137,7 +137,7 @@ func TestLongLogIsHandedOverWhole(t *testing.T) {
 					return "none"
 				}
 				p.refill(x, n.clock())
-				return fmt.Sprintf("%.0f used", bucket.Used(x.m))
+				return fmt.Sprintf("%.0f used", bucket.Taken(x.m))
 			}
 			for _, k := range w.keys {
 				states[k] = state(k)
