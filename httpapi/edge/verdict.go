@@ -1,0 +1,89 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jatah-io/jatah"
+)
+
+// Verdict is what a rule decided about a request. It belongs to the goroutine that serves the request.
+type Verdict struct {
+	// OK: the request may be served. So may one that a rule in dry run would refuse: then WouldRefuse is true.
+	OK, WouldRefuse bool
+	// Rule is the name of the rule that decided; "" if none was for the request.
+	Rule string
+	// Takes are what was taken, or would have been, in the order of the rule's uses.
+	Takes []Taken
+	// Violated names the limits known to refuse.
+	Violated []string
+	// RetryAfter is the longest wait that one of them asks for; jatah.Never: no wait helps.
+	RetryAfter time.Duration
+	// Err says why nothing could be decided, or what is wrong with the request (ErrRequest).
+	Err error
+
+	edge    *Edge
+	rule    *rule
+	request *Request
+	began   time.Time
+	settled bool
+}
+
+// Taken is what a request took of one limit.
+type Taken struct {
+	Key, Plan string
+	Cost      int64 // tokens; 1 for a permit
+	Decision  jatah.Decision
+
+	limiter *jatah.Limiter
+	permit  *jatah.Permit
+}
+
+// Limit is the limit's definition as it holds for the key.
+func (t *Taken) Limit() jatah.Limit {
+	l, _ := t.limiter.For(t.Key)
+	return l
+}
+
+// ErrRequest: something in the request that its cost is made of cannot be read.
+var ErrRequest = errors.New("edge: bad request")
+
+func (v *Verdict) bad(err error) {
+	v.OK, v.Err = false, err
+}
+
+// Outcome is how a request ended.
+type Outcome struct {
+	Status int           // of the response; 0: 200
+	Bytes  int64         // of its body
+	Took   time.Duration // from the decision on; 0: until Settle is called
+	Failed bool          // the handler panicked: what it took comes back, what it cost is charged
+}
+
+// Settle ends what a request holds and charges what is known only now. It does nothing for a refusal and when called again. It never blocks longer than
+// the node's AskTimeout per use, also when ctx has ended.
+func (v *Verdict) Settle(ctx context.Context, o Outcome) {
+	if v.settled || v.rule == nil {
+		return
+	}
+	v.settled = true
+	v.giveBack(ctx)
+}
+
+// giveBack releases the permits that are held.
+func (v *Verdict) giveBack(ctx context.Context) {
+	for _, i := range v.rule.permits {
+		t := &v.Takes[i]
+		_ = t.permit.Release(ctx) // fails only where it has expired
+		t.permit = nil
+	}
+}
+
+type contextKey struct{}
+
+// FromContext is the verdict on the request that a handler serves, nil where none was made.
+func FromContext(ctx context.Context) *Verdict {
+	v, _ := ctx.Value(contextKey{}).(*Verdict)
+	return v
+}
