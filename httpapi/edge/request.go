@@ -27,6 +27,8 @@ type Request struct {
 	peer     string
 	client   netip.Addr
 	resolved bool
+	named    bool // the keys of the rule that is being tried name the account
+	located  bool // they name the address
 	body     *bodyPeek
 }
 
