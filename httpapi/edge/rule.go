@@ -18,6 +18,8 @@ type Rule struct {
 	Uses []Use
 	// DryRun counts and reports what would be refused, and refuses nothing.
 	DryRun bool
+	// Soft is a softer step before refusal. Nil: none.
+	Soft *Soft
 	// Answer says how the rule refuses; nil: Config.Answer.
 	Answer *Answer
 }
@@ -46,9 +48,12 @@ type rule struct {
 	tokens  []int // the uses that take tokens
 	permits []int // the uses that hold permits
 	timed   bool  // something depends on how long the handler took
-	answer  *Answer
-	counts  counters
-	warned  atomic.Bool // that it counts those who are known by their address
+	// observed says that something depends on what the handler answers.
+	observed bool
+	answer   *Answer
+	pageType []string // of Answer.Page, as a header has it
+	counts   counters
+	warned   atomic.Bool // that it counts those who are known by their address
 }
 
 // warnAddress says once that a rule counts somebody who is known by the address: an office behind one address would share what is
@@ -89,6 +94,9 @@ func (e *Edge) compile(i int, r Rule) (*rule, error) {
 			return nil, fmt.Errorf("%w: rule %q has a cost or plan for the limit %q, which counts requests in flight: remove it", ErrConfig, c.Name, u.Limit)
 		}
 		c.permits = append(c.permits, i)
+	}
+	if err := e.compileAnswer(c); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

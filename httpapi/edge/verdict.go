@@ -14,6 +14,8 @@ type Verdict struct {
 	OK bool
 	// WouldRefuse: it may only because the rule is in dry run.
 	WouldRefuse bool
+	// Soft: the rule's softer step was taken.
+	Soft bool
 	// Rule is the name of the rule that decided; "" if none was for the request.
 	Rule string
 	// Takes are what was taken, or would have been, in the order of the rule's uses.
@@ -30,7 +32,9 @@ type Verdict struct {
 	request *Request
 	began   time.Time // where the rule is timed
 	settled bool
-	inline  [2]Taken // memory for Takes, enough for most rules
+	near    string    // the limits of the softer step
+	inline  [2]Taken  // memory for Takes, enough for most rules
+	names   [2]string // and for Violated
 }
 
 // Taken is what a request took of one limit.
