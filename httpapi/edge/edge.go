@@ -215,10 +215,7 @@ func AccountFromHeader(name string) func(*Request) string {
 // AccountFromContext has the account that an authenticating handler before the edge has put into the request's context under the key.
 func AccountFromContext(key any) func(*Request) string {
 	return func(q *Request) string {
-		if q.HTTP == nil {
-			return ""
-		}
-		account, _ := q.HTTP.Context().Value(key).(string)
+		account, _ := q.Context().Value(key).(string)
 		return account
 	}
 }

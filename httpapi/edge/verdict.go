@@ -83,6 +83,11 @@ func (v *Verdict) Settle(ctx context.Context, o Outcome) {
 
 type contextKey struct{}
 
+// NewContext is a context in which FromContext finds the verdict, for those who do not use [Edge.Middleware].
+func NewContext(ctx context.Context, v *Verdict) context.Context {
+	return context.WithValue(ctx, contextKey{}, v)
+}
+
 // FromContext is the verdict on the request that a handler serves, nil where none was made.
 func FromContext(ctx context.Context) *Verdict {
 	v, _ := ctx.Value(contextKey{}).(*Verdict)
