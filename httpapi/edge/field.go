@@ -171,3 +171,20 @@ func (f Field) ofParts(data []byte, boundary string, l leaf) (r reading) {
 		}
 	}
 }
+
+// Part is a part of a key from the field, such as the name that somebody tries to log in with; case and spaces around it do not keep keys apart.
+// A request says what it likes there, so a rule needs the address in another part or another use. Where the field is not there, is
+// there twice or cannot be read, which must not be a way around the rule, all share one key.
+func (f Field) Part() Part {
+	return func(q *Request) (string, bool) {
+		var values []string
+		r := f.read(q, func(text string) (int64, bool) {
+			values = append(values, folded(text))
+			return 0, true
+		})
+		if len(values) != 1 || values[0] == "" || r.odd || r.unseen {
+			return "?", true
+		}
+		return values[0], true
+	}
+}
