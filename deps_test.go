@@ -42,7 +42,7 @@ var ours = []layer{
 		"httpapi can do what any embedder can: if it needs more, the root's API lacks something"},
 	{"httpapi/metrics", []string{""},
 		"metrics are read from the counters that the root shows to everybody"},
-	{"cmd/node/...", []string{"", "httpapi", "httpapi/metrics"},
+	{"cmd/node/...", []string{"", "httpapi", "httpapi/clientip", "httpapi/edge", "httpapi/metrics"},
 		"the program is made of the public packages, so that anybody could have written it"},
 	{"examples/choosing", []string{"bucket"},
 		"it draws what the algorithms do in made-up time, which only bucket has: nodes read the clock"},
