@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jatah-io/jatah"
@@ -67,118 +68,124 @@ func New(node *jatah.Node, cfg Config) (*Edge, error) {
 	return e, nil
 }
 
-// Decide finds the rule for a request and takes what it costs. It never blocks longer than the node's AskTimeout. Unless the
-// verdict is a refusal, call its Settle exactly once, when the request is over; [Edge.Middleware] does all that.
+// Decide finds the rule for a request and takes what it costs. It never blocks longer than the node's AskTimeout for tokens, and as long again
+// for each permit. Unless the verdict is a refusal, call its Settle exactly once, when the request is over; [Edge.Middleware] does all that.
 func (e *Edge) Decide(ctx context.Context, q *Request) *Verdict {
-	r, keys := e.match(q)
-	v := &Verdict{edge: e, rule: r, request: q, began: time.Now(), OK: true}
-	if r == nil {
+	v := &Verdict{OK: true, edge: e, request: q}
+	v.match(e.rules)
+	if v.rule == nil {
 		return v
 	}
-	v.Rule = r.Name
-	v.Takes = make([]Taken, len(r.uses))
-	for i := range r.uses {
-		v.Takes[i] = Taken{Key: keys[i], Cost: 1, Decision: jatah.Decision{OK: true}}
+	if v.rule.timed {
+		v.began = time.Now()
 	}
 	v.decide(ctx)
+	v.rule.counts.note(v)
 	return v
 }
 
 // decide takes permits first: they can be given back without a trace, tokens of a window that has ended cannot.
 func (v *Verdict) decide(ctx context.Context) {
-	if !v.price() {
+	ok := v.price()
+	for _, i := range v.rule.permits {
+		ok = ok && v.acquire(ctx, i)
+	}
+	ok = ok && v.take(ctx)
+	if ok {
 		return
 	}
-	for _, i := range v.rule.permits {
-		if !v.acquire(ctx, i) {
-			v.giveBack(ctx)
-			return
-		}
-	}
-	if !v.take(ctx) {
-		v.giveBack(ctx)
+	v.giveBack(ctx)
+	switch {
+	case v.rule.DryRun:
+		v.WouldRefuse = v.Err == nil
+	case v.Err != nil && v.edge.cfg.FailOpen && !errors.Is(v.Err, ErrRequest):
+	default:
+		v.OK = false
 	}
 }
 
-// price finds what the request costs, before it is served.
+// price finds the limits, and what the request costs before it is served.
 func (v *Verdict) price() bool {
-	for _, i := range v.rule.tokens {
-		u, t := &v.rule.uses[i], &v.Takes[i]
-		if u.Plan != nil {
-			t.Plan = u.Plan(v.request)
-		}
-		t.limiter = u.limiter
-		if t.Plan != "" {
-			if l, err := u.limiter.Plan(t.Plan); err == nil {
-				t.limiter = l
-			} else {
-				t.Plan = ""
-			}
-		}
-		if u.Cost == nil {
-			t.Cost = u.limiter.Cost(v.request.Path)
-			continue
-		}
-		cost, err := u.Cost(v.request)
-		if err != nil {
-			v.bad(err)
+	for i := range v.Takes {
+		u, t := &v.rule.Uses[i], &v.Takes[i]
+		l, ok := v.edge.node.Lookup(u.Limit)
+		if !ok {
+			v.Err = fmt.Errorf("%w: %q", jatah.ErrUnknownLimit, u.Limit)
 			return false
 		}
-		t.Cost = cost
+		t.limiter, t.Cost = l, 1
+		if slices.Contains(v.rule.permits, i) {
+			continue
+		}
+		if u.Plan != nil {
+			t.ofPlan(u.Plan(v.request))
+		}
+		if v.Err = t.price(u.Cost, v.request); v.Err != nil {
+			return false
+		}
 	}
 	return true
 }
 
-func (v *Verdict) acquire(ctx context.Context, i int) bool {
-	u, t := &v.rule.uses[i], &v.Takes[i]
-	t.limiter = u.limiter
-	p, d := u.limiter.Acquire(ctx, t.Key, 0)
-	t.Decision, t.permit = d, p
-	if d.OK {
-		return true
+// ofPlan counts for a plan, if the limit has it.
+func (t *Taken) ofPlan(plan string) {
+	if plan == "" {
+		return
 	}
-	v.refusedBy(i)
-	return false
+	if l, err := t.limiter.Plan(plan); err == nil {
+		t.limiter, t.Plan = l, plan
+	}
+}
+
+func (t *Taken) price(cost Cost, q *Request) (err error) {
+	if cost == nil {
+		t.Cost = t.limiter.Cost(q.Path)
+		return nil
+	}
+	t.Cost, err = cost(q)
+	if err == nil && t.Cost < 0 {
+		err = fmt.Errorf("%w: a cost of %d", ErrRequest, t.Cost)
+	}
+	return err
 }
 
 func (v *Verdict) take(ctx context.Context) bool {
 	tokens := v.rule.tokens
-	if len(tokens) == 1 {
+	switch len(tokens) {
+	case 0:
+		return true
+	case 1:
 		t := &v.Takes[tokens[0]]
 		t.Decision = t.limiter.Take(ctx, t.Key, t.Cost)
-		if !t.Decision.OK {
-			v.refusedBy(tokens[0])
-		}
-		return t.Decision.OK
-	}
-	if len(tokens) == 0 {
-		return true
+		return v.passed(t)
 	}
 	reqs := make([]jatah.Request, len(tokens))
 	for n, i := range tokens {
 		t := &v.Takes[i]
-		reqs[n] = jatah.Request{Limit: v.rule.uses[i].Limit, Key: t.Key, Cost: t.Cost, Plan: t.Plan}
+		reqs[n] = jatah.Request{Limit: t.Name, Key: t.Key, Cost: t.Cost, Plan: t.Plan}
 	}
 	res := v.edge.node.TakeAll(ctx, reqs)
 	for n, i := range tokens {
 		v.Takes[i].Decision = res.Decisions[n]
-		if !res.OK && !res.Decisions[n].OK {
-			v.refusedBy(i)
-		}
+		v.passed(&v.Takes[i])
+	}
+	if v.Err == nil {
+		v.Err = res.Err
 	}
 	return res.OK
 }
 
-// refusedBy notes that a use refuses the request, or could not be decided.
-func (v *Verdict) refusedBy(i int) {
-	t := &v.Takes[i]
-	v.OK = false
-	if err := t.Decision.Err; err != nil {
-		v.Err = err
-		return
+// passed notes where a take refuses, or could not be decided.
+func (v *Verdict) passed(t *Taken) bool {
+	switch d := &t.Decision; {
+	case d.Err != nil:
+		v.Err = d.Err
+		return false
+	case !d.OK:
+		v.RetryAfter = max(v.RetryAfter, d.RetryAfter)
+		v.Violated = append(v.Violated, t.Name)
 	}
-	v.RetryAfter = max(v.RetryAfter, t.Decision.RetryAfter)
-	v.Violated = append(v.Violated, v.rule.uses[i].Limit)
+	return t.Decision.OK
 }
 
 // AccountFromHeader believes a header that names the account if a trusted proxy sends it, and nobody else: see Config.Client. The
@@ -195,11 +202,7 @@ func AccountFromHeader(name string) func(*Request) string {
 // AccountFromContext has the account that an authenticating handler before the edge has put into the request's context under the key.
 func AccountFromContext(key any) func(*Request) string {
 	return func(q *Request) string {
-		if q.HTTP == nil {
-			return ""
-		}
-		account, _ := q.HTTP.Context().Value(key).(string)
+		account, _ := q.Context().Value(key).(string)
 		return account
 	}
 }
-

@@ -12,12 +12,20 @@ import (
 type Part func(*Request) (part string, ok bool)
 
 // Account is who is asking, where known.
-func Account() Part { return func(q *Request) (string, bool) { return q.Account, q.Account != "" } }
+func Account() Part {
+	return func(q *Request) (string, bool) {
+		q.named = true
+		return q.Account, q.Account != ""
+	}
+}
 
 // Address is the address of the client, an IPv6 address with those of its network: see Config.Client. All whose address cannot be told
 // share one key.
 func Address() Part {
-	return func(q *Request) (string, bool) { return q.edge.client.Key(q.Client()), true }
+	return func(q *Request) (string, bool) {
+		q.located = true
+		return q.edge.client.Key(q.Client()), true
+	}
 }
 
 // Header is the value of a header, such as an API key. A client can send any value, each with a key of its own: limit the address in the same

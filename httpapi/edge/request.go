@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -21,25 +22,28 @@ type Request struct {
 	// Account is who is asking, as Config.Account says; "" is nobody known.
 	Account string
 
+	ctx      context.Context
 	edge     *Edge
 	rawQuery string
 	query    url.Values // parsed from rawQuery when first asked for
 	peer     string
 	client   netip.Addr
 	resolved bool
+	named    bool // the keys of the rule that is being tried name the account
+	located  bool // they name the address
 	body     *bodyPeek
 }
 
 // RequestOf describes a request of a net/http server.
 func (e *Edge) RequestOf(r *http.Request) *Request {
-	q := &Request{Method: r.Method, Path: r.URL.Path, Host: r.Host, Header: r.Header, HTTP: r, edge: e, rawQuery: r.URL.RawQuery, peer: r.RemoteAddr}
+	q := &Request{Method: r.Method, Path: r.URL.Path, Host: r.Host, Header: r.Header, HTTP: r, ctx: r.Context(), edge: e, rawQuery: r.URL.RawQuery, peer: r.RemoteAddr}
 	q.identify()
 	return q
 }
 
 // Describe describes a request that no net/http server has: of a proxy that asks about it, or of another protocol. target is its path and query,
 // peer the address it comes from (host:port), header what came with it. The error says that target is not one.
-func (e *Edge) Describe(method, host, target, peer string, header http.Header) (*Request, error) {
+func (e *Edge) Describe(ctx context.Context, method, host, target, peer string, header http.Header) (*Request, error) {
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
 		return nil, err
@@ -47,7 +51,7 @@ func (e *Edge) Describe(method, host, target, peer string, header http.Header) (
 	if header == nil {
 		header = http.Header{}
 	}
-	q := &Request{Method: method, Path: u.Path, Host: host, Header: header, edge: e, rawQuery: u.RawQuery, peer: peer}
+	q := &Request{Method: method, Path: u.Path, Host: host, Header: header, ctx: ctx, edge: e, rawQuery: u.RawQuery, peer: peer}
 	q.identify()
 	return q, nil
 }
@@ -57,6 +61,9 @@ func (q *Request) identify() {
 		q.Account = q.edge.cfg.Account(q)
 	}
 }
+
+// Context is the request's context.
+func (q *Request) Context() context.Context { return q.ctx }
 
 // Client is the address of who sent the request, as Config.Client resolves it. It is not valid if that cannot be told.
 func (q *Request) Client() netip.Addr {

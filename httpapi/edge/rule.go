@@ -2,6 +2,8 @@ package edge
 
 import (
 	"fmt"
+	"slices"
+	"sync/atomic"
 
 	"github.com/jatah-io/jatah"
 )
@@ -38,20 +40,25 @@ type Use struct {
 	After []After
 }
 
-// use is a Use with what is found out once.
-type use struct {
-	Use
-	limiter *jatah.Limiter
-	permits bool
-}
-
 // rule is a Rule that has been checked.
 type rule struct {
 	Rule
-	tokens  []int // of uses: those that take tokens
-	permits []int // those that hold permits
-	uses    []use
+	tokens  []int // the uses that take tokens
+	permits []int // the uses that hold permits
+	timed   bool  // something depends on how long the handler took
 	answer  *Answer
+	counts  counters
+	warned  atomic.Bool // that it counts those who are known by their address
+}
+
+// warnAddress says once that a rule counts somebody who is known by the address: an office behind one address would share what is
+// meant for one visitor.
+func (e *Edge) warnAddress(r *rule) {
+	if r.warned.Swap(true) {
+		return
+	}
+	e.log.Warn("a rule counts accounts that are known by their address, so that all behind one address share one key: "+
+		"put a rule for the known before it, or give it the condition Anonymous (for: anonymous); all is well if that is meant", "rule", r.Name)
 }
 
 func (e *Edge) compile(i int, r Rule) (*rule, error) {
@@ -62,46 +69,53 @@ func (e *Edge) compile(i int, r Rule) (*rule, error) {
 	if c.answer == nil {
 		c.answer = &e.cfg.Answer
 	}
-	for _, u := range r.Uses {
+	for i, u := range r.Uses {
 		l, ok := e.node.Lookup(u.Limit)
 		if !ok {
 			return nil, fmt.Errorf("%w: rule %q uses the limit %q, which is not defined: define it on the node first", ErrConfig, c.Name, u.Limit)
 		}
 		if len(u.Key) == 0 {
-			return nil, fmt.Errorf("%w: rule %q has no key for the limit %q: say whose usage counts, for example by Address()", ErrConfig, c.Name, u.Limit)
+			return nil, fmt.Errorf("%w: rule %q has no key for the limit %q: say whose usage counts, for example Address()", ErrConfig, c.Name, u.Limit)
 		}
-		permits := l.Limit().Algorithm == jatah.Concurrency
-		if permits && (u.Cost != nil || u.Counts != nil || u.After != nil) {
-			return nil, fmt.Errorf("%w: rule %q has a cost for the limit %q, which counts requests in flight: remove it", ErrConfig, c.Name, u.Limit)
+		if slices.ContainsFunc(r.Uses[:i], func(other Use) bool { return other.Limit == u.Limit && l.Limit().Algorithm == jatah.Concurrency }) {
+			return nil, fmt.Errorf("%w: rule %q uses the limit %q twice: a request is in flight once", ErrConfig, c.Name, u.Limit)
 		}
-		if permits {
-			c.permits = append(c.permits, len(c.uses))
-		} else {
-			c.tokens = append(c.tokens, len(c.uses))
+		if l.Limit().Algorithm != jatah.Concurrency {
+			c.tokens = append(c.tokens, i)
+			c.timed = c.timed || len(u.After) > 0
+			continue
 		}
-		c.uses = append(c.uses, use{Use: u, limiter: l, permits: permits})
+		if u.Cost != nil || u.Counts != nil || u.After != nil || u.Plan != nil {
+			return nil, fmt.Errorf("%w: rule %q has a cost or plan for the limit %q, which counts requests in flight: remove it", ErrConfig, c.Name, u.Limit)
+		}
+		c.permits = append(c.permits, i)
 	}
 	return c, nil
 }
 
-// match finds the rule for a request and makes its keys, or returns nil.
-func (e *Edge) match(q *Request) (*rule, []string) {
+// match finds the rule for a request and makes its keys. The verdict's rule stays nil where there is none.
+func (v *Verdict) match(rules []*rule) {
 next:
-	for _, r := range e.rules {
+	for _, r := range rules {
 		for _, holds := range r.When {
-			if !holds(q) {
+			if !holds(v.request) {
 				continue next
 			}
 		}
-		keys := make([]string, len(r.uses))
-		for i := range r.uses {
-			key, ok := keyOf(q, r.uses[i].Key)
+		v.Takes = v.inline[:0]
+		v.request.named, v.request.located = false, false
+		for i := range r.Uses {
+			key, ok := keyOf(v.request, r.Uses[i].Key)
 			if !ok {
 				continue next
 			}
-			keys[i] = key
+			v.Takes = append(v.Takes, Taken{Name: r.Uses[i].Limit, Key: key})
 		}
-		return r, keys
+		v.rule, v.Rule = r, r.Name
+		if q := v.request; q.Account != "" && q.located && !q.named {
+			v.edge.warnAddress(r)
+		}
+		return
 	}
-	return nil, nil
+	v.Takes = nil
 }

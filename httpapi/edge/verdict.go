@@ -10,8 +10,10 @@ import (
 
 // Verdict is what a rule decided about a request. It belongs to the goroutine that serves the request.
 type Verdict struct {
-	// OK: the request may be served. So may one that a rule in dry run would refuse: then WouldRefuse is true.
-	OK, WouldRefuse bool
+	// OK: the request may be served.
+	OK bool
+	// WouldRefuse: it may only because the rule is in dry run.
+	WouldRefuse bool
 	// Rule is the name of the rule that decided; "" if none was for the request.
 	Rule string
 	// Takes are what was taken, or would have been, in the order of the rule's uses.
@@ -26,32 +28,33 @@ type Verdict struct {
 	edge    *Edge
 	rule    *rule
 	request *Request
-	began   time.Time
+	began   time.Time // where the rule is timed
 	settled bool
+	inline  [2]Taken // memory for Takes, enough for most rules
 }
 
 // Taken is what a request took of one limit.
 type Taken struct {
+	Name      string // of the limit
 	Key, Plan string
-	Cost      int64 // tokens; 1 for a permit
+	Cost      int64 // in tokens; 1 for a permit
 	Decision  jatah.Decision
 
 	limiter *jatah.Limiter
-	permit  *jatah.Permit
+	permit  *held
 }
 
-// Limit is the limit's definition as it holds for the key.
+// Limit is the limit's definition as it holds for the key. It is the zero value where the limit was not found.
 func (t *Taken) Limit() jatah.Limit {
+	if t.limiter == nil {
+		return jatah.Limit{}
+	}
 	l, _ := t.limiter.For(t.Key)
 	return l
 }
 
 // ErrRequest: something in the request that its cost is made of cannot be read.
 var ErrRequest = errors.New("edge: bad request")
-
-func (v *Verdict) bad(err error) {
-	v.OK, v.Err = false, err
-}
 
 // Outcome is how a request ended.
 type Outcome struct {
@@ -69,15 +72,6 @@ func (v *Verdict) Settle(ctx context.Context, o Outcome) {
 	}
 	v.settled = true
 	v.giveBack(ctx)
-}
-
-// giveBack releases the permits that are held.
-func (v *Verdict) giveBack(ctx context.Context) {
-	for _, i := range v.rule.permits {
-		t := &v.Takes[i]
-		_ = t.permit.Release(ctx) // fails only where it has expired
-		t.permit = nil
-	}
 }
 
 type contextKey struct{}
