@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
@@ -75,7 +76,7 @@ func describeUses(r *config.EdgeRule, limits []jatah.Limit) string {
 		cost := "1"
 		switch i := slices.IndexFunc(limits, func(l jatah.Limit) bool { return l.Name == u.Limit }); {
 		case u.Cost != nil:
-			cost = fmt.Sprint(u.Cost.Tokens)
+			cost = describeCost(u.Cost)
 		case i >= 0 && len(limits[i].Costs) > 0:
 			cost = "the cost of the path"
 		}
@@ -83,16 +84,45 @@ func describeUses(r *config.EdgeRule, limits []jatah.Limit) string {
 		if u.Plan != "" {
 			text += ", plan " + u.Plan
 		}
+		if len(u.Candidates) > 0 {
+			text += ", beside it is measured " + strings.Join(u.Candidates, " and ")
+		}
 		uses = append(uses, text)
 	}
 	text := strings.Join(uses, "; ")
 	if len(uses) > 1 {
 		text += "; all or none"
 	}
+	if r.Pause != nil {
+		text += "; who goes on when refused is paused, longer each time"
+	}
 	if r.DryRun {
 		text += "; dry run"
 	}
 	return text
+}
+
+func describeCost(c *config.EdgeCost) string {
+	if c.Query == "" {
+		return fmt.Sprint(c.Tokens)
+	}
+	if c.Per == 0 {
+		var costs []string
+		for _, value := range slices.Sorted(maps.Keys(c.Values)) {
+			costs = append(costs, fmt.Sprintf("%q %d", value, c.Values[value]))
+		}
+		return fmt.Sprintf("by ?%s= (%s)", c.Query, strings.Join(costs, ", "))
+	}
+	text := fmt.Sprintf("1 for each %d of ?%s=", c.Per, c.Query)
+	for _, bound := range []struct {
+		what string
+		n    int64
+	}{{"at least", c.Min}, {"at most", c.Max}, {"without it", c.Missing}} {
+		if bound.n > 0 {
+			text += fmt.Sprintf(", %s %d", bound.what, bound.n)
+		}
+	}
+	return "(" + text + ")"
 }
 
 // checkEdge prints the edge, and what making it warns of: for that it is made, on a node of its own without a network.

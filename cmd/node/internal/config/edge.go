@@ -39,6 +39,7 @@ type EdgeRule struct {
 	Use  []EdgeUse // none: exempt
 	// DryRun counts and reports what would be refused, and refuses nothing.
 	DryRun bool
+	Pause  *EdgePause  // nil: none
 	Answer *EdgeAnswer // nil: that of the edge
 }
 
@@ -56,11 +57,40 @@ type EdgeUse struct {
 	Key   []string  // account, address, route, method, header:NAME, cookie:NAME, text:WORD
 	Plan  string    // a plan's name, or header:NAME; "": none
 	Cost  *EdgeCost // nil: that of the path in the limit's costs
+	// Candidates are limits that are measured beside this one.
+	Candidates []string
 }
 
-// EdgeCost is what a request costs: Tokens, or a part of what a parameter of the query says.
+// EdgeCost is what a request costs: Tokens; or, with Query, what a parameter of the query says.
 type EdgeCost struct {
 	Tokens int64
+	Query  string
+	// One token for each Per; 0: by Values.
+	Per               int64
+	Min, Max, Missing int64 // as in edge.Bounds
+	Values            map[string]int64
+}
+
+// most is the most that is certain to be asked for; 0: that depends on the request.
+func (c *EdgeCost) most() (most int64) {
+	switch {
+	case c.Query == "":
+		return c.Tokens
+	case c.Per > 0:
+		return max(c.Min, c.Max)
+	}
+	for _, cost := range c.Values {
+		most = max(most, cost)
+	}
+	return most
+}
+
+// EdgePause is a pause that grows; all zero values are the defaults of edge.Pause.
+type EdgePause struct {
+	Limit             string
+	After             int64
+	Base, Max, Forget time.Duration
+	Factor            float64
 }
 
 // EdgeAnswer is how a rule refuses, and which headers it sets.
@@ -119,8 +149,8 @@ func setPrefix(c *Config, v []string) error {
 // placedUse is a use with where it was written, to be judged when all limits are known.
 type placedUse struct {
 	EdgeUse
-	path              string
-	limit, plan, cost place
+	path                          string
+	limit, plan, cost, candidates place
 }
 
 // checkEdge judges what concerns more than one field.
@@ -139,18 +169,27 @@ func (l *loader) checkEdge() {
 	}
 }
 
-func (l *loader) checkUse(u placedUse) {
-	i := slices.IndexFunc(l.cfg.Limits, func(x jatah.Limit) bool { return x.Name == u.Limit })
-	if i < 0 {
-		var names []string
-		for _, x := range l.cfg.Limits {
-			names = append(names, x.Name)
+// limitOf finds the limit that something at a place names.
+func (l *loader) limitOf(name string, at place, path string) (jatah.Limit, bool) {
+	var names []string
+	for _, x := range l.cfg.Limits {
+		if x.Name == name {
+			return x, true
 		}
-		l.problem(u.limit, u.path+".limit", "no limit is named %q: %s", shorten(u.Limit), among(u.Limit, names, "define it under limits"))
-		return
+		names = append(names, x.Name)
 	}
-	limit := l.cfg.Limits[i]
+	l.problem(at, path, "no limit is named %q: %s", shorten(name), among(name, names, "define it under limits"))
+	return jatah.Limit{}, false
+}
+
+func (l *loader) checkUse(u placedUse) {
+	for _, name := range u.Candidates {
+		l.limitOf(name, u.candidates, u.path+".candidates")
+	}
+	limit, ok := l.limitOf(u.Limit, u.limit, u.path+".limit")
 	switch {
+	case !ok:
+		return
 	case limit.Algorithm == jatah.Concurrency:
 		l.problem(u.limit, u.path+".limit", "%q counts requests in flight, and who asks by forward auth does not tell when one is over: "+
 			"use a limit that has a rate, or the middleware in Go", u.Limit)
@@ -163,7 +202,7 @@ func (l *loader) checkUse(u placedUse) {
 		names := slices.Sorted(maps.Keys(limit.Plans))
 		l.problem(u.plan, u.path+".plan", "the limit %q has no plan %q: %s", u.Limit, shorten(u.Plan), among(u.Plan, names, "it has none at all"))
 	}
-	if u.Cost != nil && u.Cost.Tokens > mostOf(limit) {
+	if u.Cost != nil && u.Cost.most() > mostOf(limit) {
 		l.problem(u.cost, u.path+".cost", "the limit %q never lets more than %d pass at once: write that or less", u.Limit, mostOf(limit))
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"math"
 	"strings"
 
 	"github.com/jatah-io/jatah"
@@ -32,6 +33,9 @@ func (e *Edge) Open(node *jatah.Node, log *slog.Logger) (*edge.Edge, error) {
 
 func (r *EdgeRule) rule() edge.Rule {
 	out := edge.Rule{Name: r.Name, DryRun: r.DryRun, Answer: r.Answer.answer()}
+	if p := r.Pause; p != nil {
+		out.Pause = &edge.Pause{Limit: p.Limit, After: int(min(p.After, math.MaxInt32)), Base: p.Base, Max: p.Max, Factor: p.Factor, Forget: p.Forget}
+	}
 	switch r.For {
 	case "anonymous":
 		out.When = append(out.When, edge.Anonymous())
@@ -43,7 +47,7 @@ func (r *EdgeRule) rule() edge.Rule {
 		out.When = append(out.When, edge.Not(c))
 	}
 	for _, u := range r.Use {
-		use := edge.Use{Limit: u.Limit, Plan: u.plan(), Cost: u.Cost.cost()}
+		use := edge.Use{Limit: u.Limit, Plan: u.plan(), Cost: u.Cost.cost(), Candidates: u.Candidates}
 		for _, part := range u.Key {
 			use.Key = append(use.Key, partOf(part))
 		}
@@ -92,10 +96,15 @@ func (u *EdgeUse) plan() func(*edge.Request) string {
 }
 
 func (c *EdgeCost) cost() edge.Cost {
-	if c == nil {
+	switch {
+	case c == nil:
 		return nil
+	case c.Query == "":
+		return edge.Fixed(c.Tokens)
+	case c.Per > 0:
+		return edge.Query(c.Query).Per(c.Per, edge.Bounds{Min: c.Min, Max: c.Max, Missing: c.Missing})
 	}
-	return edge.Fixed(c.Tokens)
+	return edge.Query(c.Query).Table(c.Values)
 }
 
 func partOf(s string) edge.Part {

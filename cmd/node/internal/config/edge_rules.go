@@ -5,15 +5,18 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/jatah-io/jatah"
 )
 
 var (
-	ruleFields   = []string{"name", "for", "path", "method", "header", "cookie", "not", "use", "exempt", "dry_run", "answer"}
+	ruleFields   = []string{"name", "for", "path", "method", "header", "cookie", "not", "use", "exempt", "dry_run", "pause", "answer"}
 	matchFields  = []string{"path", "method", "header", "cookie"}
-	useFields    = []string{"limit", "key", "plan", "cost"}
+	useFields    = []string{"limit", "key", "plan", "cost", "candidates"}
+	costFields   = []string{"query", "per", "min", "max", "missing", "values"}
+	pauseFields  = []string{"limit", "after", "base", "max", "factor", "forget"}
 	answerFields = []string{"status", "ratelimit", "x_ratelimit", "legacy", "reset", "jitter"}
 )
 
@@ -21,6 +24,7 @@ var (
 var elsewhere = map[string]string{
 	"after":  "what a request costs when it is over cannot be charged here: who asks by forward auth does not tell when that is; use the middleware in Go, or POST /v1/charge",
 	"counts": "whether a request counts cannot depend on its answer here: who asks by forward auth does not tell it; use the middleware in Go, or POST /v1/refund",
+	"body":   "a body cannot be read here, as proxies do not send it: take a parameter of the query, or use the middleware in Go",
 	"status": "whether a request counts cannot depend on its answer here: who asks by forward auth does not tell it; use the middleware in Go, or POST /v1/refund",
 }
 
@@ -91,6 +95,8 @@ func (w *walker) rule(n ast.Node, path string) (r EdgeRule, given map[string]ast
 			w.truth(e, at, &exempt)
 		case "dry_run":
 			w.truth(e, at, &r.DryRun)
+		case "pause":
+			r.Pause = w.pause(e.value, at)
 		case "answer":
 			r.Answer = w.answer(e.value, at)
 		default:
@@ -105,8 +111,10 @@ func (w *walker) rule(n ast.Node, path string) (r EdgeRule, given map[string]ast
 		w.problem(given["exempt"], under(path, "exempt"), "the rule uses limits too: keep one of the two")
 	case !exempt && given["use"] == nil:
 		w.problem(n, path, "uses no limit: add `use: [{limit: ..., key: [address]}]`, or `exempt: true` if nothing is to be counted")
-	case exempt && (given["dry_run"] != nil || given["answer"] != nil):
-		w.problem(n, path, "refuses nobody, as exempt: remove dry_run and answer")
+	case exempt && (given["dry_run"] != nil || given["pause"] != nil || given["answer"] != nil):
+		w.problem(n, path, "refuses nobody, as exempt: remove dry_run, pause and answer")
+	case r.Pause != nil && r.Pause.Limit != "" && !slices.ContainsFunc(r.Use, func(u EdgeUse) bool { return u.Limit == r.Pause.Limit }):
+		w.problem(given["pause"], under(path, "pause"), "counts refusals by %q, which the rule does not use: name one of its limits", shorten(r.Pause.Limit))
 	}
 	return r, given
 }
@@ -198,56 +206,6 @@ func (w *walker) not(e entry, path string) (m EdgeMatch) {
 	return m
 }
 
-func (w *walker) use(n ast.Node, path string) EdgeUse {
-	u := placedUse{path: path}
-	if !isMapping(n) {
-		w.problem(n, path, "needs fields, as in {limit: api, key: [address]}; this is %s", describe(n))
-		return u.EdgeUse
-	}
-	before := len(w.loader.problems)
-	for _, e := range w.entries(n, path) {
-		at := under(path, e.key)
-		switch e.key {
-		case "limit":
-			u.limit = w.place(e.value)
-			w.filled(e, at, "the name of a limit, such as api", &u.Limit)
-		case "key":
-			u.Key = w.words(e.value, at, "parts of a key such as account, address or header:X-Api-Key", checkPart)
-		case "plan":
-			u.plan = w.place(e.value)
-			if w.filled(e, at, "the name of a plan, or header:X-Plan", &u.Plan); strings.HasPrefix(u.Plan, "header:") {
-				w.judge(e, at, checkHeader(strings.TrimPrefix(u.Plan, "header:")))
-			}
-		case "cost":
-			u.cost = w.place(e.value)
-			u.Cost = w.cost(e, at)
-		default:
-			w.noField(e, at, "a use", useFields)
-		}
-	}
-	switch {
-	case len(w.loader.problems) > before:
-		return u.EdgeUse
-	case u.Limit == "":
-		w.problem(n, path, "has no limit: add `limit: ` with the name of one")
-	case len(u.Key) == 0:
-		w.problem(n, path, "has no key: add `key: ` with whose usage counts, such as [account] or [address]")
-	default:
-		w.loader.uses = append(w.loader.uses, u)
-	}
-	return u.EdgeUse
-}
-
-func (w *walker) cost(e entry, path string) *EdgeCost {
-	values, ok := w.values(e, path, integer, "a whole number of tokens, such as 5")
-	if !ok {
-		return nil
-	}
-	n, err := parseWhole(values[0], 0)
-	w.judge(e, path, err)
-	return &EdgeCost{Tokens: n}
-}
-
 func (w *walker) answer(n ast.Node, path string) *EdgeAnswer {
 	a := &EdgeAnswer{}
 	for _, e := range w.entries(n, path) {
@@ -273,11 +231,7 @@ func (w *walker) answer(n ast.Node, path string) *EdgeAnswer {
 			w.oneOf(e, at, &form, "seconds", "epoch")
 			a.Epoch = form == "epoch"
 		case "jitter":
-			if values, ok := w.values(e, at, duration, "a duration such as 5s"); ok {
-				d, err := parseDuration(values[0], 0)
-				a.Jitter = d
-				w.judge(e, at, err)
-			}
+			w.span(e, at, 0, &a.Jitter)
 		default:
 			w.noField(e, at, "answer", answerFields)
 		}
@@ -292,65 +246,19 @@ func (w *walker) omit(e entry, path string, off *bool) {
 	*off = !on
 }
 
-// checkPath takes what edge.Path understands as it is meant.
-func checkPath(s string) error {
-	if !strings.HasPrefix(s, "/") || strings.ContainsAny(s, "?#") {
-		return fmt.Errorf("%q is no path: it begins with / and has no query", shorten(s))
+// whole reads a number.
+func (w *walker) whole(e entry, path, want string, least int64, to *int64) {
+	if values, ok := w.values(e, path, integer, want); ok {
+		n, err := parseWhole(values[0], least)
+		w.judge(e, path, err)
+		*to = n
 	}
-	for element := range strings.SplitSeq(s[1:], "/") {
-		if element != "*" && strings.Contains(element, "*") {
-			return fmt.Errorf("%q has a * within an element: a * stands for a whole one, and at the end for all below", shorten(s))
-		}
-	}
-	return nil
 }
 
-func checkMethod(s string) error {
-	if !isToken(s) || s != strings.ToUpper(s) {
-		return fmt.Errorf("%q is no method: write it in capitals, such as POST", shorten(s))
+func (w *walker) span(e entry, path string, least time.Duration, to *time.Duration) {
+	if values, ok := w.values(e, path, duration, "a duration such as 5s"); ok {
+		d, err := parseDuration(values[0], least)
+		w.judge(e, path, err)
+		*to = d
 	}
-	return nil
-}
-
-func checkHeader(s string) error {
-	if !isToken(s) {
-		return fmt.Errorf("%q is no name of a header: write one such as X-Api-Key", shorten(s))
-	}
-	return nil
-}
-
-func checkHeaderIs(s string) error {
-	name, _, _ := strings.Cut(s, "=")
-	return checkHeader(name)
-}
-
-func checkCookie(s string) error {
-	if !isToken(s) {
-		return fmt.Errorf("%q is no name of a cookie: write one such as sid", shorten(s))
-	}
-	return nil
-}
-
-var partWords = []string{"account", "address", "route", "method", "header:NAME", "cookie:NAME", "text:WORD"}
-
-func checkPart(s string) error {
-	kind, name, named := strings.Cut(s, ":")
-	switch {
-	case !named && slices.Contains(partWords[:4], s):
-		return nil
-	case named && kind == "header":
-		return checkHeader(name)
-	case named && kind == "cookie":
-		return checkCookie(name)
-	case named && kind == "text" && name != "":
-		return nil
-	}
-	return fmt.Errorf("%q is no part of a key: %s", shorten(s), among(s, partWords, ""))
-}
-
-// isToken says whether a word can be the name of a header, a cookie or a method.
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
 }

@@ -13,6 +13,7 @@ const edgeFile = `
 limits:
   - {name: api, rate: 100/min, plans: {pro: {rate: 1000/min}}}
   - {name: address, rate: 10/min}
+  - {name: other, rate: 10/min}
 edge:
   trusted_proxies: [10.0.0.0/8, "::1", loopback]
   client_header: Forwarded
@@ -32,9 +33,11 @@ edge:
       cookie: sid
       not: {path: /api/status, header: X-Internal}
       use:
-        - {limit: api, key: [account, header:X-Api-Key, "text:a b"], plan: pro, cost: 7}
-        - {limit: address, key: address}
+        - {limit: api, key: [account, header:X-Api-Key, "text:a b"], plan: pro, cost: 7, candidates: [other]}
+        - {limit: address, key: address, cost: {query: rows, per: 500, min: 2, max: 10, missing: 3}}
+        - {limit: address, key: text:all, cost: {query: deep_scan, values: {"true": 5, "": 2}}}
       dry_run: true
+      pause: {limit: address, after: 5, base: 2s, max: 1m, factor: 1.5, forget: 30s}
       answer: {status: 503, ratelimit: false, x_ratelimit: false, reset: epoch}
     - {name: rest, for: everyone, use: [{limit: api, key: [route, method, cookie:sid], plan: header:X-Plan}]}
 `
@@ -61,10 +64,12 @@ func TestEveryFieldOfTheEdgeIsRead(t *testing.T) {
 				},
 				Not: EdgeMatch{Path: []string{"/api/status"}, Header: []string{"X-Internal"}},
 				Use: []EdgeUse{
-					{Limit: "api", Key: []string{"account", "header:X-Api-Key", "text:a b"}, Plan: "pro", Cost: &EdgeCost{Tokens: 7}},
-					{Limit: "address", Key: []string{"address"}},
+					{Limit: "api", Key: []string{"account", "header:X-Api-Key", "text:a b"}, Plan: "pro", Cost: &EdgeCost{Tokens: 7}, Candidates: []string{"other"}},
+					{Limit: "address", Key: []string{"address"}, Cost: &EdgeCost{Query: "rows", Per: 500, Min: 2, Max: 10, Missing: 3}},
+					{Limit: "address", Key: []string{"text:all"}, Cost: &EdgeCost{Query: "deep_scan", Values: map[string]int64{"true": 5, "": 2}}},
 				},
 				DryRun: true,
+				Pause:  &EdgePause{Limit: "address", After: 5, Base: 2 * time.Second, Max: time.Minute, Factor: 1.5, Forget: 30 * time.Second},
 				Answer: &EdgeAnswer{Status: 503, NoRateLimit: true, NoXRateLimit: true, Epoch: true},
 			},
 			{Name: "rest", Use: []EdgeUse{{Limit: "api", Key: []string{"route", "method", "cookie:sid"}, Plan: "header:X-Plan"}}},
@@ -125,6 +130,23 @@ var edgeRefusals = []struct{ name, edge, want string }{
 	{"a queue", "edge:\n  rules:\n    - {name: a, use: [{limit: mail, key: address}]}\n", `f.yaml:5:31: edge.rules[0].use[0].limit: "mail" has a queue`},
 	{"a charge afterwards", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address, after: 1}]}\n",
 		`f.yaml:5:50: edge.rules[0].use[0].after: what a request costs when it is over cannot be charged here`},
+	{"a cost by nothing", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address, cost: {per: 5}}]}\n", `f.yaml:5:56: edge.rules[0].use[0].cost: has no query: add`},
+	{"a cost by a body", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address, cost: {body: rows}}]}\n",
+		`f.yaml:5:57: edge.rules[0].use[0].cost.body: a body cannot be read here`},
+	{"a cost in two ways", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address, cost: {query: q, per: 1, values: {a: 2}}}]}\n",
+		`f.yaml:5:56: edge.rules[0].use[0].cost: needs either per`},
+	{"a cost that is no number", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address, cost: {query: q, values: {a: b}}}]}\n",
+		`f.yaml:5:79: edge.rules[0].use[0].cost.values.a: needs a whole number of tokens`},
+	{"a table that never passes", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address, cost: {query: q, values: {a: 51}}}]}\n",
+		`f.yaml:5:56: edge.rules[0].use[0].cost: the limit "api" never lets more than 50 pass at once`},
+	{"bounds that cross", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address, cost: {query: q, per: 5, min: 3, max: 2}}]}\n",
+		`f.yaml:5:56: edge.rules[0].use[0].cost: has a max below its min or missing`},
+	{"a candidate that is none", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address, candidates: [apo]}]}\n",
+		`f.yaml:5:62: edge.rules[0].use[0].candidates: no limit is named "apo": did you mean "api"?`},
+	{"a pause of another limit", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address}], pause: {limit: mail}}\n",
+		`f.yaml:5:52: edge.rules[0].pause: counts refusals by "mail", which the rule does not use`},
+	{"a pause that shrinks", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address}], pause: {factor: 0.5}}\n", `f.yaml:5:68: edge.rules[0].pause.factor: 0.5 is too small`},
+	{"a pause longer than the longest", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address}], pause: {base: 1h, max: 1m}}\n", `f.yaml:5:59: edge.rules[0].pause: begins with 1h0m0s`},
 	{"a status that is no refusal", "edge: {answer: {status: 200}}\n", `f.yaml:3:25: edge.answer.status: 200 is too small`},
 	{"a reset that is none", "edge: {answer: {reset: unix}}\n", `f.yaml:3:24: edge.answer.reset: "unix" is none of them: there are seconds, epoch`},
 	{"an answer that is none", "edge: {answer: 403}\n", `f.yaml:3:16: edge.answer: needs fields`},
