@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jatah-io/jatah"
 	"github.com/jatah-io/jatah/httpapi/clientip"
+	"github.com/jatah-io/jatah/httpapi/internal/problems"
 )
 
 // ErrConfig: the edge is configured wrongly; the text says what to write.
@@ -46,6 +48,13 @@ type Edge struct {
 
 	penalties *penalties
 	measuring chan struct{} // one for each candidate that is being asked
+
+	softHeaders []string // of all rules, canonical
+	drops       *drops   // nil: no rule drops
+	flights     sync.Pool
+	scratch     sync.Pool
+	noStore     []string // values of headers that all refusals share
+	problem     []string
 }
 
 // New makes an edge. The limits that the rules use must be defined on the node, which must outlive the edge. Errors: ErrConfig.
@@ -55,6 +64,9 @@ func New(node *jatah.Node, cfg Config) (*Edge, error) {
 	if e.log == nil {
 		e.log = slog.Default()
 	}
+	e.flights.New = func() any { return new(flight) }
+	e.scratch.New = func() any { return new(scratch) }
+	e.noStore, e.problem = []string{"no-store"}, []string{problems.ContentType}
 	if e.client == nil {
 		var err error
 		if e.client, err = clientip.New(clientip.Config{Logger: e.log}); err != nil {
@@ -79,17 +91,27 @@ func New(node *jatah.Node, cfg Config) (*Edge, error) {
 // Decide finds the rule for a request and takes what it costs. It never blocks longer than the node's AskTimeout for tokens, and as long again
 // for each permit. Unless the verdict is a refusal, call its Settle exactly once, when the request is over; [Edge.Middleware] does all that.
 func (e *Edge) Decide(ctx context.Context, q *Request) *Verdict {
-	v := &Verdict{OK: true, edge: e, request: q}
+	v := new(Verdict)
+	e.decide(ctx, v, q)
+	return v
+}
+
+// decide is Decide in memory that the caller has.
+func (e *Edge) decide(ctx context.Context, v *Verdict, q *Request) {
+	*v = Verdict{OK: true, edge: e, request: q}
+	v.Violated = v.names[:0]
 	v.match(e.rules)
 	if v.rule == nil {
-		return v
+		return
 	}
 	if v.rule.timed {
 		v.began = time.Now()
 	}
 	v.decide(ctx)
 	v.rule.counts.note(v)
-	return v
+	if v.OK {
+		v.soften(ctx)
+	}
 }
 
 // decide takes permits first: they can be given back without a trace, tokens of a window that has ended cannot.

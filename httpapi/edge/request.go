@@ -37,12 +37,17 @@ type Request struct {
 
 // RequestOf describes a request of a net/http server.
 func (e *Edge) RequestOf(r *http.Request) *Request {
-	q := &Request{
+	q := new(Request)
+	e.describe(q, r)
+	return q
+}
+
+func (e *Edge) describe(q *Request, r *http.Request) {
+	*q = Request{
 		Method: r.Method, Path: r.URL.Path, Host: r.Host, Header: r.Header, HTTP: r, ctx: r.Context(), edge: e, rawQuery: r.URL.RawQuery,
 		peer: r.RemoteAddr, served: true,
 	}
 	q.identify()
-	return q
 }
 
 // Describe describes a request that no net/http server has: of a proxy that asks about it, or of another protocol. target is its path and query,

@@ -20,6 +20,8 @@ type Rule struct {
 	DryRun bool
 	// Pause makes refusals by one of the limits last longer for a key that goes on. Nil: none.
 	Pause *Pause
+	// Soft is a softer step before refusal. Nil: none.
+	Soft *Soft
 	// Answer says how the rule refuses; nil: Config.Answer.
 	Answer *Answer
 }
@@ -51,9 +53,12 @@ type rule struct {
 	tokens  []int // the uses that take tokens
 	permits []int // the uses that hold permits
 	timed   bool  // something depends on how long the handler took
-	answer  *Answer
-	counts  counters
-	pause   *pause
+	// observed says that something depends on what the handler answers.
+	observed bool
+	answer   *Answer
+	pageType []string // of Answer.Page, as a header has it
+	counts   counters
+	pause    *pause
 	// candidates are those of each use; nil: none has any.
 	candidates [][]*candidate
 	warned     atomic.Bool // that it counts those who are known by their address
@@ -97,6 +102,9 @@ func (e *Edge) compile(i int, r Rule) (*rule, error) {
 			return nil, fmt.Errorf("%w: rule %q has a cost, plan or candidate for the limit %q, which counts requests in flight: remove it", ErrConfig, c.Name, u.Limit)
 		}
 		c.permits = append(c.permits, i)
+	}
+	if err := e.compileAnswer(c); err != nil {
+		return nil, err
 	}
 	if err := e.addCandidates(c); err != nil {
 		return nil, err

@@ -14,6 +14,8 @@ type Verdict struct {
 	OK bool
 	// WouldRefuse: it may only because the rule is in dry run.
 	WouldRefuse bool
+	// Soft: the rule's softer step was taken.
+	Soft bool
 	// Rule is the name of the rule that decided; "" if none was for the request.
 	Rule string
 	// Takes are what was taken, or would have been, in the order of the rule's uses.
@@ -32,8 +34,10 @@ type Verdict struct {
 	request *Request
 	began   time.Time // where the rule is timed
 	settled bool
-	priced  bool     // what it costs is known
-	inline  [2]Taken // memory for Takes, enough for most rules
+	priced  bool      // what it costs is known
+	near    string    // the limits of the softer step
+	inline  [2]Taken  // memory for Takes, enough for most rules
+	names   [2]string // and for Violated
 }
 
 // Taken is what a request took of one limit.
@@ -76,7 +80,7 @@ func (v *Verdict) Settle(ctx context.Context, o Outcome) {
 	}
 	v.settled = true
 	gone := ctx.Err() != nil
-	ctx = context.WithoutCancel(ctx)
+	ctx = context.Background() // what a request owes does not end with it
 	v.giveBack(ctx)
 	v.settleCosts(ctx, o, gone)
 }
