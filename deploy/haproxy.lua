@@ -34,6 +34,8 @@ core.register_action("jatah", { "http-req" }, function(txn)
 	ask["x-forwarded-host"] = { txn.f:req_hdr("host") or "" }
 	ask["x-forwarded-for"] = { txn.f:src() }
 
+	txn.http:req_del_header("jatah-soft")
+
 	local answer = core.httpclient():get({ url = url, headers = ask, timeout = 2000 })
 	local headers = answer.headers or {}
 	if answer.status == 200 then
@@ -41,6 +43,10 @@ core.register_action("jatah", { "http-req" }, function(txn)
 			for _, value in pairs(headers[name] or {}) do
 				txn:set_var("txn.jatah_" .. name:gsub("-", "_"), value) -- haproxy.cfg adds them to the response
 			end
+		end
+		-- For the application: that a limit is nearly used up (soft in the rules).
+		for _, value in pairs(headers["jatah-soft"] or {}) do
+			txn.http:req_set_header("jatah-soft", value)
 		end
 		return
 	end

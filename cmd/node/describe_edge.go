@@ -13,6 +13,7 @@ import (
 
 	"github.com/jatah-io/jatah"
 	"github.com/jatah-io/jatah/cmd/node/internal/config"
+	"github.com/jatah-io/jatah/httpapi/edge"
 )
 
 // describeEdge is the section edge in words: who is believed, and a line for each rule.
@@ -92,6 +93,9 @@ func describeUses(r *config.EdgeRule, limits []jatah.Limit) string {
 	text := strings.Join(uses, "; ")
 	if len(uses) > 1 {
 		text += "; all or none"
+	}
+	if r.Soft != nil {
+		text += fmt.Sprintf("; from %g of a limit on with the header %s", r.Soft.From, cmp.Or(r.Soft.Header, edge.SoftHeader))
 	}
 	if r.Pause != nil {
 		text += "; who goes on when refused is paused, longer each time"
