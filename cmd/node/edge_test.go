@@ -1,10 +1,16 @@
 package main
 
 import (
+	"log/slog"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/cmd/node/internal/config"
+	"github.com/jatah-io/jatah/httpapi"
 )
 
 func TestCheckTellsTheRulesOfTheEdgeInWords(t *testing.T) {
@@ -58,5 +64,69 @@ edge:
 	}
 	if code, _, err := check("edge:\n  rules:\n    - {name: a, use: [{limit: apo, key: address}]}\n"); code != exitFailed || !strings.Contains(err, path+`:7:31: edge.rules[0].use[0].limit: no limit is named "apo": did you mean "api"?`) {
 		t.Errorf("code %d, %s", code, err)
+	}
+}
+
+func TestTheEdgeIsReplacedWhileTheNodeRuns(t *testing.T) {
+	node, err := jatah.Start(t.Context(), jatah.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	api := httpapi.New(node, httpapi.Config{Logger: slog.New(slog.DiscardHandler)})
+	part := edgePart{api: api, node: node, log: slog.New(slog.DiscardHandler)}
+	ask := func() (int, string) {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/forward-auth", nil)
+		for name, value := range map[string]string{"Method": "GET", "Uri": "/x", "For": "203.0.113.1"} {
+			r.Header.Set("X-Forwarded-"+name, value)
+		}
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		return w.Code, w.Header().Get("RateLimit")
+	}
+	// next applies a configuration as a reload does: it is refused as a whole, or its limits come before its rules.
+	next := func(text string) error {
+		t.Helper()
+		cfg, err := config.Merge(&config.Document{Name: "jatah.yaml", Data: []byte(text)}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change, err := part.prepare(cfg)
+		if err != nil {
+			return err
+		}
+		for _, l := range cfg.Limits {
+			if _, err := node.Limit(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		change()
+		return nil
+	}
+	rules := func(limit, more string) string {
+		return "limits: [{name: a, rate: 1/h, burst: 2}, {name: " + limit + ", rate: 1/h, burst: 2" + more + "}]\n" +
+			"edge: {trusted_proxies: [192.0.2.1], rules: [{name: r, use: [{limit: " + limit + ", key: address}]}, {name: other, use: [{limit: a, key: address, candidates: [" + limit + "]}]}]}\n"
+	}
+	for _, step := range []struct {
+		what, text string
+		refused    string
+		code       int
+		ratelimit  string
+	}{
+		{"no edge", "limits: [{name: a, rate: 1/h, burst: 2}]\n", "", 404, ""},
+		{"an edge with a limit that is new", rules("b", ""), "", 200, `"b";r=1`},
+		{"the same once more", rules("b", ""), "", 200, `"b";r=0`},
+		{"an edge that cannot be made", rules("c", ", parent: a"), "has a parent", 429, `"b";r=0`},
+		{"another limit", rules("c", ""), "", 200, `"c";r=1`},
+		{"what was used is still used", rules("b", ""), "", 429, `"b";r=0`},
+		{"no edge any more", "", "", 404, ""},
+	} {
+		err := next(step.text)
+		if step.refused == "" && err != nil || step.refused != "" && (err == nil || !strings.Contains(err.Error(), step.refused)) {
+			t.Errorf("%s: %v, want %q", step.what, err, step.refused)
+		}
+		if code, head := ask(); code != step.code || !strings.HasPrefix(head, step.ratelimit) {
+			t.Errorf("%s: %d %s, want %d %s", step.what, code, head, step.code, step.ratelimit)
+		}
 	}
 }
