@@ -182,3 +182,26 @@ func TestWrongPausesAreRefused(t *testing.T) {
 		}
 	})
 }
+
+// Nobody gets out by a reload.
+func TestPausesGoOnInTheNextEdge(t *testing.T) {
+	inBubble(t, []jatah.Limit{{Name: "api", Rate: jatah.PerSecond(1)}}, func(t *testing.T, node *jatah.Node) {
+		cfg := aUse(func(*edge.Use) {})
+		cfg.Rules[0].Pause = &edge.Pause{After: 1, Base: time.Minute}
+		old := mustNew(t, node, cfg)
+		decide(t, old, request("GET", "/", someone))
+		decide(t, old, request("GET", "/", someone))
+		time.Sleep(20 * time.Second)
+		cfg.Before = old
+		cfg.Rules[0].Pause = &edge.Pause{After: 1, Base: time.Second, Max: time.Second}
+		e := mustNew(t, node, cfg)
+		if v := decide(t, e, request("GET", "/", someone)); v.OK || v.RetryAfter != 40*time.Second {
+			t.Errorf("after a reload: %+v", v)
+		}
+		time.Sleep(40 * time.Second)
+		decide(t, e, request("GET", "/", someone))
+		if v := decide(t, e, request("GET", "/", someone)); v.OK || v.RetryAfter != time.Second {
+			t.Errorf("a pause by the new rule: %+v", v)
+		}
+	})
+}
