@@ -44,7 +44,7 @@ var ours = []layer{
 		"headers are written from what the root decides, in one form for all that answer HTTP"},
 	{"httpapi/internal/problems", nil,
 		"an error is text with a form; what it is about is for others to know"},
-	{"httpapi", []string{"", "httpapi/internal/fields", "httpapi/internal/problems"},
+	{"httpapi", []string{"", "httpapi/edge", "httpapi/internal/fields", "httpapi/internal/problems"},
 		"httpapi can do what any embedder can: if it needs more, the root's API lacks something"},
 	{"httpapi/edge", []string{"", "httpapi/clientip", "httpapi/internal/fields", "httpapi/internal/problems"},
 		"whoever has a server of their own can put the edge before it, without our API"},

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi/edge"
 	"github.com/jatah-io/jatah/httpapi/internal/fields"
 )
 
@@ -52,6 +54,8 @@ type Handler struct {
 	seed    maphash.Seed
 	start   time.Time // epoch of the times given to repeats
 	json    []string  // Content-Type, shared by all responses
+	edge    atomic.Pointer[edge.Edge]
+	strange occasion // of peers that ask by forward auth and are not trusted
 }
 
 // scratch is the memory of one request, reused by others once it was answered.
@@ -143,6 +147,8 @@ func (h *Handler) register() {
 			})
 		})
 	}
+	h.mux.HandleFunc(forwardAuthPath, h.forwardAuth) // proxies ask by GET, or by the method of the request
+	h.mux.HandleFunc(forwardAuthPath+"/{rules...}", h.forwardAuth)
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, &problem{
 			slug: "unknown-path", status: http.StatusNotFound,

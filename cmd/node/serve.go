@@ -119,7 +119,11 @@ func runNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	case err != nil:
 		return err
 	}
-	g.open(httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version), Logger: log}))
+	api := httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version), Logger: log})
+	if err := setEdge(api, node, cfg, log); err != nil {
+		return errors.Join(err, node.Close())
+	}
+	g.open(api)
 	log.Info("joined", "node", node.Name(), "cluster", cmp.Or(node.Addr(), "none"), "limits", len(cfg.Limits))
 	if err := node.Wait(ctx); err != nil && ctx.Err() == nil {
 		return errors.Join(err, node.Close())
@@ -133,6 +137,19 @@ func runNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	case <-ctx.Done():
 		return stop(node, g, srv, log)
 	}
+}
+
+// setEdge makes the API answer forward auth by the rules of a configuration, or no more if that has none. With an error all stays as
+// it was. It may be called again while the node runs: growing pauses and the counters of rules begin anew then, what was used of limits stays.
+func setEdge(api *httpapi.Handler, node *jatah.Node, cfg config.Config, log *slog.Logger) error {
+	if cfg.Edge == nil {
+		return api.SetEdge(nil)
+	}
+	e, err := cfg.Edge.Open(node, log)
+	if err != nil {
+		return err
+	}
+	return api.SetEdge(e)
 }
 
 // startNode joins the cluster and defines the limits. It does not wait until
