@@ -140,7 +140,7 @@ func checkEdge(w io.Writer, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = cfg.Edge.Open(node, slog.New(warnings{w}))
+	_, err = cfg.Edge.Open(node, nil, slog.New(warnings{w}))
 	return errors.Join(err, node.Close())
 }
 

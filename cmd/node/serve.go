@@ -140,12 +140,12 @@ func runNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 }
 
 // setEdge makes the API answer forward auth by the rules of a configuration, or no more if that has none. With an error all stays as
-// it was. It may be called again while the node runs: growing pauses and the counters of rules begin anew then, what was used of limits stays.
+// it was. It may be called again while the node runs: the counters of rules begin anew then, growing pauses and what was used of limits stay.
 func setEdge(api *httpapi.Handler, node *jatah.Node, cfg config.Config, log *slog.Logger) error {
 	if cfg.Edge == nil {
 		return api.SetEdge(nil)
 	}
-	e, err := cfg.Edge.Open(node, log)
+	e, err := cfg.Edge.Open(node, api.Edge(), log)
 	if err != nil {
 		return err
 	}
