@@ -31,6 +31,7 @@ type Node struct {
 
 	defining sync.Mutex // one definition or removal at a time, so that a limiter fits its limit
 	limiters *xsync.Map[string, *Limiter]
+	topics   topics
 }
 
 // Start makes a node and joins its cluster. It returns when the node is ready to decide: its share of every limit is
@@ -54,7 +55,8 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, joined: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter]()}
+	n := &Node{cfg: cfg, joined: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter](), topics: newTopics()}
+	n.topics.set(topTopic, n.answerTop)
 	if cfg.alone() {
 		n.e = hybrid.New(cfg.hybrid(nil, cluster.Config{}.Ring, 0))
 		if err := n.openState(); err != nil {
@@ -74,6 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		View:     n.setView,
 		Packet:   func(from string, msg []byte) { n.e.Receive(n.e.Now(), from, msg) },
 		Transfer: func(from string, msg []byte) { n.e.ReceiveTransfer(n.e.Now(), from, msg) },
+		Call:     n.answerCall,
 		Down:     func(err error) { n.down.Store(&err) },
 	})
 	if err != nil {

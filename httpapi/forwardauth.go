@@ -16,8 +16,8 @@ const forwardAuthPath = "/v1/forward-auth"
 
 // SetEdge lets proxies ask by forward auth, from now on by the rules of e; nil: no more. It is refused (edge.ErrConfig) if a rule has something
 // left to do when a request is over, which forward auth does not see. It may be called while requests are answered, each of which
-// is decided by one edge. What an edge remembers of its own, such as growing pauses, begins anew with another one; what was used of
-// limits is the node's, and stays.
+// is decided by one edge. What an edge counts of its own begins anew with another one, but pauses where that has this one as its
+// edge.Config.Before; what was used of limits is the node's, and stays.
 func (h *Handler) SetEdge(e *edge.Edge) error {
 	if e != nil {
 		if err := e.Ahead(); err != nil {
@@ -27,6 +27,9 @@ func (h *Handler) SetEdge(e *edge.Edge) error {
 	h.edge.Store(e)
 	return nil
 }
+
+// Edge is the present one, nil if there is none.
+func (h *Handler) Edge() *edge.Edge { return h.edge.Load() }
 
 // What a proxy says of the request that it asks about, in all the names that are in use. X-Forwarded-*: Caddy, Traefik, and what deploy/ has
 // for the others; X-Original-*: usual for nginx.

@@ -91,6 +91,7 @@ func New(node *jatah.Node, cfg Config) *Handler {
 	}
 	h.scratch.New = func() any { return new(scratch) }
 	h.register()
+	_ = node.Answer(penaltiesTopic, h.answerPenalties) // the topic is a good one
 	return h
 }
 
@@ -117,6 +118,8 @@ func (h *Handler) routes() []route {
 		{"GET", "/v1/limits/{name...}", h.getLimit}, // a name may have slashes
 		{"GET", "/v1/cluster", h.cluster},
 		{"POST", "/v1/forget", h.forget},
+		{"GET", "/v1/penalties", h.listPenalties},
+		{"DELETE", "/v1/penalties", h.liftPenalty},
 		{"GET", "/healthz", h.healthy},
 		{"GET", "/readyz", h.ready},
 	}
