@@ -263,7 +263,9 @@ func TestNoRequestFindsItsLimitMissingWhileTheSetChanges(t *testing.T) {
 			}
 			return l.Take(ctx, "u", 1).Err
 		},
-		func(name string) error { return node.Batch(ctx, []jatah.Request{{Limit: name, Key: "u", Cost: 1}})[0].Err },
+		func(name string) error {
+			return node.Batch(ctx, []jatah.Request{{Limit: name, Key: "u", Cost: 1}})[0].Err
+		},
 		func(name string) error {
 			return node.TakeAll(ctx, []jatah.Request{{Limit: name, Key: "u", Cost: 1}, {Limit: "child", Key: "v", Cost: 1, Plan: "pro"}}).Err
 		},
