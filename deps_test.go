@@ -60,6 +60,8 @@ var outside = []struct {
 		"a service that embeds a node may have other metrics; Prometheus is pulled in only by who asks for it"},
 	{"github.com/goccy/go-yaml/...", []string{"cmd/node/..."},
 		"only the program reads files; embedders fill in a struct"},
+	{"github.com/fsnotify/fsnotify/...", []string{"cmd/node/..."},
+		"only the program reads files that may change; embedders call SetLimits"},
 	{"github.com/hashicorp/memberlist/...", []string{"cluster", "cluster/simnet", "", "httpapi", "httpapi/metrics", "cmd/node/...", "examples/..."},
 		"only cluster knows how members are found, and what is above it; another membership must not change a decision"},
 	{"github.com/buraksezer/consistent/...", []string{"ring", "cluster", "hybrid", "", "httpapi", "httpapi/metrics", "cmd/node/...", "examples/..."},
