@@ -391,6 +391,31 @@ func TestEditorsSaveOnceForOneReload(t *testing.T) {
 	}
 }
 
+func TestCheckReadsTheDirectoryToo(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "jatah.yaml")
+	write := func(path, content string) {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limits := filepath.Join(dir, "d")
+	write(file, "limits_dir: d\n"+oneLimit)
+	write(filepath.Join(limits, "README"), "")
+	if code, out, text := runCommand(nil, "check", file); code != 0 || !strings.Contains(out, "limits also from "+limits+": no files yet\n") {
+		t.Errorf("code %d, %q, %q", code, out, text)
+	}
+	write(filepath.Join(limits, "a.yaml"), "limits: [{name: a, rate: 1/s}]\n")
+	write(filepath.Join(limits, "b.yml"), "limits: []\n")
+	if code, out, text := runCommand(nil, "check", file); code != 0 || !strings.Contains(out, "limits also from "+limits+": a.yaml, b.yml\n") || !strings.Contains(out, "limit a: 1/s") {
+		t.Errorf("code %d, %q, %q", code, out, text)
+	}
+	write(filepath.Join(limits, "b.yml"), oneLimit)
+	if code, _, text := runCommand(nil, "check", file); code != exitFailed || !strings.Contains(text, "b.yml:2:5: ") || !strings.Contains(text, "line 3 of "+file) {
+		t.Errorf("code %d, %q", code, text)
+	}
+}
+
 func (g *reloadRig) outcomes() (applied, refused uint64) {
 	g.counters.mu.Lock()
 	defer g.counters.mu.Unlock()
