@@ -174,18 +174,30 @@ func (r *reloader) reload(why string, s *config.Sources) {
 	err := r.apply(s)
 	r.counters.note(time.Now(), err == nil)
 	if err != nil {
-		var all config.Problems
-		if !errors.As(err, &all) {
-			r.log.Error("configuration refused, nothing was changed", "why", why, "error", err)
-		}
-		for _, p := range all { // a line for each, so that every place can be found
-			r.log.Error("configuration refused, nothing was changed", "why", why, "error", p.Error())
-		}
+		r.logRefusal(why, err)
 		return
 	}
 	r.log.Info("configuration reloaded", append([]any{"why", why}, describeChange(before.Limits, r.current.Limits)...)...)
 	if fields := config.NeedRestart(r.started, r.current); len(fields) > 0 {
 		r.log.Warn("restart the node for some settings to count: they differ from those it was started with", "settings", fields)
+	}
+}
+
+// logRefusal has a line for each mistake, so that every place can be found.
+func (r *reloader) logRefusal(why string, err error) {
+	lines := []string{err.Error()}
+	var all config.Problems
+	if errors.As(err, &all) {
+		lines = nil
+		for _, p := range all[:min(len(all), mostNames)] {
+			lines = append(lines, p.Error())
+		}
+		if more := len(all) - len(lines); more > 0 {
+			lines = append(lines, fmt.Sprintf("%d more mistakes; `jatah check` shows all", more))
+		}
+	}
+	for _, line := range lines {
+		r.log.Error("configuration refused, nothing was changed", "why", why, "error", line)
 	}
 }
 
@@ -213,7 +225,7 @@ func (r *reloader) apply(s *config.Sources) error {
 }
 
 // setLimits changes the limits, and the parts while those of both configurations are there: a part may use a limit that goes until it has
-// changed, and one that comes as soon as it has. It refuses only what it has not begun.
+// changed, and one that comes as soon as it has. An error means that nothing was changed.
 func (r *reloader) setLimits(next []jatah.Limit, changes []func()) error {
 	_, gone, _ := compareLimits(r.current.Limits, next)
 	both := slices.Clone(next)
@@ -280,5 +292,5 @@ func describeChange(before, after []jatah.Limit) (attrs []any) {
 	return append(attrs, "limits", len(after))
 }
 
-// mostNames is how many names a log line has of each kind.
+// mostNames is how many names a log line has of each kind, and how many mistakes are logged of one file.
 const mostNames = 20

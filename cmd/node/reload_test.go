@@ -237,6 +237,7 @@ func TestARefusedConfigurationChangesNothing(t *testing.T) {
 		{"nothing at all", "", []string{`jatah.yaml:1:1: the file is empty`}},
 		{"a field of the node", "htp: x\n" + twoLimits, []string{`jatah.yaml:1:1: htp: `}},
 		{"permits that become tokens", twoLimits + "  - name: jobs\n    rate: 5/s\n", []string{`jatah.yaml:6:5: limits.jobs: it cannot become concurrency`}},
+		{"many mistakes", "limits:\n" + strings.Repeat("  - {name: a, rate: 5}\n", mostNames+7), append(slices.Repeat([]string{"limits[0].rate: "}, mostNames), "error=\"7 more mistakes; `jatah check` shows all")},
 		{"a directory that is not there", twoLimits + "limits_dir: none\n", []string{`jatah.yaml:6:13: limits_dir: `}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
