@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// maxPause is after what time a remote is asked again whatever it said: a mistake of it should not outlast this process.
+const maxPause = 24 * time.Hour
+
 // pauses remembers which keys are told to stay away, and until when.
 type pauses struct {
 	retry *Retry
@@ -32,6 +35,7 @@ func (p *pauses) longest() time.Duration { return saturate(p.retry.MaxRetryAfter
 // refused pauses a key, and returns for how long. A request that was sent before the pause began says nothing new of how bad it is, but it may
 // know better how long it lasts.
 func (p *pauses) refused(key string, sent, now time.Time, after time.Duration) time.Duration {
+	after = min(after, maxPause)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.keys[key]
