@@ -37,14 +37,17 @@ func (a *api) call(ctx context.Context, method, path string, body any, want ...i
 	var p *client.Problem
 	switch {
 	case errors.As(err, &p):
-		return p.Status, nil, errors.New(strings.TrimPrefix(p.Error(), "client: "))
+		return p.Status, nil, plain(p)
 	case err != nil:
-		return 0, nil, fmt.Errorf("%w; is the node running, and is --addr right?", err)
+		return 0, nil, fmt.Errorf("%w; is the node running, and is --addr right?", plain(err))
 	case !slices.Contains(want, r.Status):
 		return r.Status, nil, fmt.Errorf("%s answered %d %s", r.Addr, r.Status, http.StatusText(r.Status))
 	}
 	return r.Status, r.Body, nil
 }
+
+// plain is an error of the client for who has not called a package.
+func plain(err error) error { return errors.New(strings.ReplaceAll(err.Error(), "client: ", "")) }
 
 func take(ctx context.Context, c console, args []string) error {
 	flags := newFlags("take", "Asks a node whether KEY may have COST tokens of LIMIT, and takes them if so.\nEnds with 0 if allowed, 3 if denied.")

@@ -122,7 +122,7 @@ func TestTakeAllAndBatch(t *testing.T) {
 func TestALargeBatchIsSplit(t *testing.T) {
 	c := cluster(t, client.Config{}, perMinute("api", 1, 1_000_000))
 	var many []client.Request
-	for range 2500 {
+	for range 1300 {
 		many = append(many, client.Request{Limit: "api", Key: key("few bytes"), Cost: 1})
 	}
 	for range 200 { // in JSON each needs 6 KiB
@@ -130,8 +130,8 @@ func TestALargeBatchIsSplit(t *testing.T) {
 	}
 	for i, r := range c.Batch(t.Context(), many) {
 		want := int64(1_000_000 - i - 1)
-		if i >= 2500 {
-			want += 2500
+		if i >= 1300 {
+			want += 1300
 		}
 		if r.Err != nil || r.Remaining != want {
 			t.Fatalf("item %d: %+v, want %d left", i, r, want)
