@@ -57,8 +57,8 @@ func TestSharedTakesComeBackToTheirCallers(t *testing.T) {
 			c := l.client(client.Config{Batch: client.Batch{Max: 16, Calls: calls}}, "n1")
 			var wg sync.WaitGroup
 			var gone, refused, decided atomic.Int64
-			for i := range 600 {
-				pause, kind := time.Duration(pick(60_000))*time.Microsecond, pick(10)
+			for i := range 300 {
+				pause, kind := time.Duration(pick(30_000))*time.Microsecond, pick(10)
 				wg.Go(func() {
 					time.Sleep(pause)
 					r := client.Request{Limit: "api", Key: key("u" + strconv.Itoa(i)), Cost: int64(i) + 1}
@@ -99,10 +99,10 @@ func TestSharedTakesComeBackToTheirCallers(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if gone.Load() == 0 || refused.Load() == 0 || decided.Load() < 300 {
+			if gone.Load() == 0 || refused.Load() == 0 || decided.Load() < 150 {
 				t.Errorf("%d gone, %d refused, %d decided: that tests nothing", gone.Load(), refused.Load(), decided.Load())
 			}
-			if n := s.calls["/v1/take"] + s.calls["/v1/batch"]; s.most < 2 || s.most > 16 || n > 400 {
+			if n := s.calls["/v1/take"] + s.calls["/v1/batch"]; s.most < 2 || s.most > 16 || n > 200 {
 				t.Errorf("%d requests, the largest with %d takes", n, s.most)
 			}
 			t.Logf("calls %d: %v, the largest of %d", calls, s.calls, s.most)
@@ -154,6 +154,7 @@ func group(t *testing.T, c *client.Client, ctxs ...context.Context) []error {
 		wg.Go(func() {
 			_, errs[i] = c.Take(ctx, client.Request{Limit: "api", Key: key(strconv.Itoa(i)), Cost: 1})
 		})
+		synctest.Wait() // until it is in the queue, so that they are there in order
 	}
 	wg.Wait()
 	return errs

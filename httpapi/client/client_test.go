@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jatah-io/jatah"
 	"github.com/jatah-io/jatah/httpapi/client"
@@ -84,6 +86,29 @@ func TestKeysAreCountedApart(t *testing.T) {
 			t.Errorf("%v: batch %+v, all %+v; want %d", k, results[i], all.Decisions[i], left)
 		}
 	}
+}
+
+// A request is JSON whatever is in it, and what is UTF-8 is read back by any reader of JSON. What is not stays as it is.
+func FuzzRequestsAreJSON(f *testing.F) {
+	f.Add("api", "a", "b", "/x", int64(0))
+	f.Add("\x00\"\\", "\xff", "\u2028<>", "", int64(-1))
+	f.Fuzz(func(t *testing.T, limit, a, b, route string, cost int64) {
+		if route != "" {
+			cost = 0
+		}
+		r := client.Request{Limit: limit, Key: key(a, b), Cost: cost, Route: route, Plan: b}
+		body, err := client.AppendRequest(nil, &r)
+		if err != nil || !json.Valid(body) {
+			t.Fatalf("%q, %v", body, err)
+		}
+		if !utf8.Valid(body) {
+			return
+		}
+		var got client.Request
+		if err := json.Unmarshal(body, &got); err != nil || !reflect.DeepEqual(got, r) {
+			t.Fatalf("%q is read as %+v, %v; want %+v", body, got, err, r)
+		}
+	})
 }
 
 func TestTakeAllAndBatch(t *testing.T) {

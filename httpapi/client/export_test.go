@@ -3,7 +3,10 @@ package client
 // Current is the index of the address that is asked first.
 func Current(c *Client) int { return int(c.at.Load()) }
 
-var RetryAfter = retryAfter
+var (
+	RetryAfter    = retryAfter
+	AppendRequest = appendRequest
+)
 
 // Paused is how many keys a transport remembers.
 func Paused(t *Transport) int {
