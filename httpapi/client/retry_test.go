@@ -252,6 +252,22 @@ func TestAContextThatEndsEndsTheWait(t *testing.T) {
 	})
 }
 
+func TestNothingIsSentWhenTheContextHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		s := &script{steps: []http.HandlerFunc{yes}}
+		l.serve("n1", s)
+		ended, cancel := testContext(t)
+		cancel()
+		for _, cfg := range []client.Config{{}, {Batch: client.Batch{Max: 9}}} {
+			_, err := take1(l.client(cfg, "n1"), ended)
+			if !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrUncertain) || len(s.requests()) != 0 {
+				t.Errorf("%v, %d requests", err, len(s.requests()))
+			}
+		}
+	})
+}
+
 // What an earlier try did is no mistake of the next.
 func TestARepeatThatFindsItDoneIsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -108,6 +108,9 @@ func (c *Client) persist(ctx context.Context, k *call, round func(at int, stay b
 // round tries one address after the other until one can be reached. stay: only the first, since it may have carried out the call.
 func (c *Client) round(ctx context.Context, k *call, at int, stay bool) (t try) {
 	for range c.addrs {
+		if err := ctx.Err(); err != nil { // net/http would not say that nothing was sent
+			return try{fate: unsent, at: at, err: fmt.Errorf("client: %w", err)}
+		}
 		t = c.try(ctx, k, at)
 		if t.fate == done || t.fate == refused || ctx.Err() == context.Canceled {
 			return t
