@@ -37,8 +37,9 @@ type reloader struct {
 	node     *jatah.Node
 	log      *slog.Logger
 	parts    []part
-	watch    *watch.Watcher  // nil: the system tells of nothing
-	unwarned bool            // nobody was told yet that a directory cannot be watched
+	watch    *watch.Watcher // nil: the system tells of nothing
+	unwarned bool           // nobody was told yet that a directory cannot be watched
+	hangup   <-chan os.Signal
 	last     *config.Sources // read last, whether taken or refused
 	started  config.Config   // as the node was started: some fields of it count until it ends
 	current  config.Config   // taken last
@@ -63,6 +64,7 @@ func (r *reloader) start(ctx context.Context, hangup <-chan os.Signal) (stop fun
 	if len(r.last.Paths()) == 0 {
 		return func() {}
 	}
+	r.hangup = hangup
 	var changed <-chan struct{}
 	w, err := watch.New()
 	if err != nil {
@@ -74,7 +76,7 @@ func (r *reloader) start(ctx context.Context, hangup <-chan os.Signal) (stop fun
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.run(ctx, hangup, changed, pollTime)
+		r.run(ctx, changed, pollTime)
 	}()
 	return func() {
 		cancel()
@@ -85,8 +87,8 @@ func (r *reloader) start(ctx context.Context, hangup <-chan os.Signal) (stop fun
 	}
 }
 
-// run reloads until ctx ends: with each hangup, and when files have changed, which changed says and which is looked for from time to time.
-func (r *reloader) run(ctx context.Context, hangup <-chan os.Signal, changed <-chan struct{}, poll time.Duration) {
+// run reloads until ctx ends: with each hangup, and when the files have changed, which changed says and which is looked for from time to time.
+func (r *reloader) run(ctx context.Context, changed <-chan struct{}, poll time.Duration) {
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
 	r.settle(ctx) // they may have changed since they were read
@@ -94,11 +96,11 @@ func (r *reloader) run(ctx context.Context, hangup <-chan os.Signal, changed <-c
 		select {
 		case <-ctx.Done():
 			return
-		case <-hangup:
+		case <-r.hangup:
 			r.reload("SIGHUP", r.readAtOnce())
 			continue
 		case <-changed:
-			if !pause(ctx, quietTime) {
+			if !r.pause(ctx) {
 				return
 			}
 		case <-ticker.C:
@@ -111,11 +113,11 @@ func (r *reloader) run(ctx context.Context, hangup <-chan os.Signal, changed <-c
 func (r *reloader) settle(ctx context.Context) {
 	s := r.read()
 	for i := 0; !same(s, r.last); i++ {
-		if !pause(ctx, quietTime) {
+		if !r.pause(ctx) {
 			return
 		}
 		again := r.read()
-		if same(again, s) || i >= restlessness {
+		if (same(again, s) || i >= restlessness) && !same(again, r.last) { // a hangup may have taken them
 			r.reload("the files changed", again)
 			return
 		}
@@ -123,15 +125,18 @@ func (r *reloader) settle(ctx context.Context) {
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
+// pause waits for quietTime, or until a hangup has been obeyed: who sends one knows that the files are complete. False: ctx has ended.
+func (r *reloader) pause(ctx context.Context) bool {
+	t := time.NewTimer(quietTime)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
+	case <-r.hangup:
+		r.reload("SIGHUP", r.readAtOnce())
 	case <-t.C:
-		return true
 	}
+	return true
 }
 
 func same(a, b *config.Sources) bool { return a.Fingerprint() == b.Fingerprint() }

@@ -14,25 +14,6 @@ import (
 	"testing"
 )
 
-// metric is the value of a series as /metrics has it, "" if there is none.
-func (s *server) metric(series string) string {
-	resp, err := s.web.Get("http://" + s.http + "/metrics")
-	if err != nil {
-		return ""
-	}
-	defer resp.Body.Close()
-	page, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(page)) {
-		if value, ok := strings.CutPrefix(line, series+" "); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
-
 func (s *server) get(path string) string {
 	resp, err := s.web.Get("http://" + s.http + path)
 	if err != nil {
@@ -117,19 +98,19 @@ func TestNewConfigurationsCountWithoutARestart(t *testing.T) {
 			for left := range int64(3) {
 				take(4 - left)
 			}
-			if a, r, ok := s.metric(appliedSeries), s.metric(refusedSeries), s.metric(successSeries); a != "0" || r != "0" || ok != "1" {
-				t.Errorf("at the start %q are applied, %q refused, success is %q", a, r, ok)
+			if a, r, ok := s.metric(t, appliedSeries), s.metric(t, refusedSeries), s.metric(t, successSeries); a != 0 || r != 0 || ok != 1 {
+				t.Errorf("at the start %v are applied, %v refused, success is %v", a, r, ok)
 			}
-			when := s.metric(whenSeries)
+			when := s.metric(t, whenSeries)
 
 			way.place(t, dir, badVersion)
-			wait(t, "the refusal", func() bool { return s.metric(refusedSeries) == "1" })
+			wait(t, "the refusal", func() bool { return s.metric(t, refusedSeries) == 1 })
 			refusal, _ := s.waitLog("configuration refused")["error"].(string)
 			if !strings.Contains(refusal, "jatah.yaml:3:50: limits[1].rate: ") {
 				t.Errorf("the log says %q", refusal)
 			}
-			if a, ok, at := s.metric(appliedSeries), s.metric(successSeries), s.metric(whenSeries); a != "0" || ok != "0" || at != when {
-				t.Errorf("after the refusal %q are applied, success is %q at %s, want none since %s", a, ok, at, when)
+			if a, ok, at := s.metric(t, appliedSeries), s.metric(t, successSeries), s.metric(t, whenSeries); a != 0 || ok != 0 || at != when {
+				t.Errorf("after the refusal %v are applied, success is %v at %v, want none since %v", a, ok, at, when)
 			}
 			take(1)
 			if list := s.get("/v1/limits"); strings.Contains(list, "other") || !strings.Contains(list, `"rate":"5/`) {
@@ -137,7 +118,7 @@ func TestNewConfigurationsCountWithoutARestart(t *testing.T) {
 			}
 
 			way.place(t, dir, secondVersion)
-			wait(t, "the reload", func() bool { return s.metric(appliedSeries) == "1" })
+			wait(t, "the reload", func() bool { return s.metric(t, appliedSeries) == 1 })
 			take(45)
 			if list := s.get("/v1/limits"); !strings.Contains(list, "other") || !strings.Contains(list, `"rate":"50/`) {
 				t.Errorf("the list has %s", list)
@@ -145,8 +126,8 @@ func TestNewConfigurationsCountWithoutARestart(t *testing.T) {
 			if state := s.get("/v1/peek?limit=api&key=u"); !strings.Contains(state, `"remaining":45`) {
 				t.Errorf("a look says %s", state)
 			}
-			if r, ok := s.metric(refusedSeries), s.metric(successSeries); r != "1" || ok != "1" || s.metric(whenSeries) == when {
-				t.Errorf("after the reload %q are refused, success is %q, at %s", r, ok, s.metric(whenSeries))
+			if r, ok := s.metric(t, refusedSeries), s.metric(t, successSeries); r != 1 || ok != 1 || s.metric(t, whenSeries) <= when {
+				t.Errorf("after the reload %v are refused, success is %v, at %v", r, ok, s.metric(t, whenSeries))
 			}
 			terminate(t, s)
 
@@ -217,16 +198,16 @@ func TestSIGHUPWhileRequestsRun(t *testing.T) {
 			}
 		}
 	})
-	applied := "0"
+	applied := 0.0
 	for i := range 20 {
 		write("a.yaml", []string{"limits: [{name: api, rate: 1000000/h}]\n", "limits: [{name: api, rate: 1000000/h, burst: 900000}, {name: b, rate: 1/s}]\n"}[i%2])
 		s.signal(syscall.SIGHUP)
-		wait(t, "the reload", func() bool { n := s.metric(appliedSeries); ok := n != applied; applied = n; return ok && n != "" })
+		wait(t, "the reload", func() bool { n := s.metric(t, appliedSeries); ok := n > applied; applied = n; return ok })
 	}
 	done.Store(true)
 	all.Wait()
-	if refused := s.metric(refusedSeries); refused != "0" {
-		t.Errorf("%s refused", refused)
+	if refused := s.metric(t, refusedSeries); refused != 0 {
+		t.Errorf("%v refused", refused)
 	}
 	write("b.yaml", "limits: [{name: api, rate: 1/h}]\n")
 	s.signal(syscall.SIGHUP)
