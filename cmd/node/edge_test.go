@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -129,4 +132,54 @@ func TestTheEdgeIsReplacedWhileTheNodeRuns(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", step.what, code, head, step.code, step.ratelimit)
 		}
 	}
+}
+
+func TestTheRulesOfTheEdgeAreReloaded(t *testing.T) {
+	needProcesses(t)
+	file := filepath.Join(t.TempDir(), "jatah.yaml")
+	write := func(edge string) {
+		t.Helper()
+		next := file + ".next"
+		if err := errors.Join(os.WriteFile(next, []byte("limits: [{name: a, rate: 1/d, burst: 1}]\n"+edge), 0o644), os.Rename(next, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("")
+	s := startServer(t, "--bind", "127.0.0.1:0", "--config", file)
+	s.waitReady()
+	ask := func() int {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+s.http+"/v1/forward-auth", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Forwarded-Method", "GET")
+		r.Header.Set("X-Forwarded-Uri", "/x")
+		resp, err := s.web.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	answers := func(status int) {
+		t.Helper()
+		wait(t, fmt.Sprintf("the answer %d", status), func() bool { return ask() == status })
+	}
+	answers(http.StatusNotFound)
+	write("edge: {rules: []}\n")
+	answers(http.StatusBadRequest) // nobody is trusted
+	write("edge: {trusted_proxies: [127.0.0.1], rules: [{name: r, use: [{limit: a, key: address}]}]}\n")
+	answers(http.StatusTooManyRequests) // the second time
+	write("edge: {trusted_proxies: [127.0.0.1], rules: [{name: r, use: [{limit: b, key: address}]}]}\n")
+	s.waitLog("configuration refused")
+	if text := fmt.Sprint(s.findLog("configuration refused")["error"]); !strings.Contains(text, file+":2:70: edge.rules[0].use[0].limit: no limit is named") {
+		t.Errorf("the log says %q", text)
+	}
+	if got := ask(); got != http.StatusTooManyRequests {
+		t.Errorf("after a bad file: %d", got)
+	}
+	write("edge: {trusted_proxies: [127.0.0.1], rules: [{name: r, exempt: true}]}\n")
+	answers(http.StatusOK)
+	write("")
+	answers(http.StatusNotFound)
 }

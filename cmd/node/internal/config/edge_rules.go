@@ -47,6 +47,10 @@ func (w *walker) rules(n ast.Node) {
 	if _, empty := n.(*ast.NullNode); empty {
 		return
 	}
+	edge := w.loader.cfg.edge()
+	if seq, ok := n.(*ast.SequenceNode); ok && len(seq.Values) == 0 {
+		return
+	}
 	first := map[string]ast.Node{}
 	for i, item := range w.items(n, edgeRulesPath, "a list, each rule beginning with `- name: `") {
 		path := fmt.Sprintf("%s[%d]", edgeRulesPath, i)
@@ -60,7 +64,7 @@ func (w *walker) rules(n ast.Node) {
 			continue
 		}
 		first[r.Name] = item
-		w.loader.cfg.edge().Rules = append(w.loader.cfg.edge().Rules, r)
+		edge.Rules = append(edge.Rules, r)
 	}
 }
 
