@@ -50,7 +50,7 @@ var ours = []layer{
 		"metrics are read from the counters that the root shows to everybody"},
 	{"httpapi/clientip", nil,
 		"who sent a request is told from its headers and a list of proxies; anybody may use it, without a limiter"},
-	{"cmd/node/...", []string{"", "httpapi", "httpapi/metrics"},
+	{"cmd/node/...", []string{"", "httpapi", "httpapi/clientip", "httpapi/edge", "httpapi/metrics"},
 		"the program is made of the public packages, so that anybody could have written it"},
 	{"examples/choosing", []string{"bucket"},
 		"it draws what the algorithms do in made-up time, which only bucket has: nodes read the clock"},

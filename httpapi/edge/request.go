@@ -31,6 +31,7 @@ type Request struct {
 	resolved bool
 	named    bool // the keys of the rule that is being tried name the account
 	located  bool // they name the address
+	served   bool // HTTP is the request itself, so that its body may be read
 	body     *bodyPeek
 }
 
@@ -42,7 +43,10 @@ func (e *Edge) RequestOf(r *http.Request) *Request {
 }
 
 func (e *Edge) describe(q *Request, r *http.Request) {
-	*q = Request{Method: r.Method, Path: r.URL.Path, Host: r.Host, Header: r.Header, HTTP: r, ctx: r.Context(), edge: e, rawQuery: r.URL.RawQuery, peer: r.RemoteAddr}
+	*q = Request{
+		Method: r.Method, Path: r.URL.Path, Host: r.Host, Header: r.Header, HTTP: r, ctx: r.Context(), edge: e, rawQuery: r.URL.RawQuery,
+		peer: r.RemoteAddr, served: true,
+	}
 	q.identify()
 }
 
