@@ -101,9 +101,8 @@ func (v *Verdict) render(s *scratch, length int, wait time.Duration) *fields.Val
 }
 
 // SetHeaders sets the headers of a response that the verdict is about: RateLimit, RateLimit-Policy, X-RateLimit-* and so on, as the rule's Answer
-// says, and that of a softer step. What other limiters have set is kept: lists are appended to, and in the other fields there is what is
-// tightest. Of a refusal Retry-After is
-// one of them. It must be called before the response is written. Refuse does it too.
+// says, that of a softer step, and for a refusal Retry-After. What other limiters have set is kept: lists are appended to, and in the other fields
+// there is what is tightest. It must be called before the response is written. Refuse does it too.
 func (v *Verdict) SetHeaders(head http.Header) {
 	if v.rule == nil {
 		return
