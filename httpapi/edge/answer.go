@@ -124,6 +124,9 @@ func (v *Verdict) SetHeaders(head http.Header) {
 
 // Refuse answers a request that is refused: with the rule's status, Retry-After and what else its Answer says. It does not read the request's body.
 // The verdict must be a refusal (OK is false).
+//
+// A problem has the type urn:jatah:problem: with rate-limited, too-many-in-flight, undecided or bad-request, the names of the limits in
+// violated, and in retry_after_ms what Retry-After says in seconds; null: no wait helps.
 func (v *Verdict) Refuse(w http.ResponseWriter, r *http.Request) {
 	a, s := v.rule.answer, v.edge.borrow()
 	defer v.edge.giveBack(s)
