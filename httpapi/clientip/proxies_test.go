@@ -48,7 +48,8 @@ func TestParseProxiesSaysWhatToDo(t *testing.T) {
 		{"fe80::%eth0/64", "leave out the zone"},
 	} {
 		got, err := ParseProxies([]string{"192.0.2.1", c.in})
-		if got != nil || !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "trusted proxy") {
+		if got != nil || !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), c.says) ||
+			!strings.Contains(err.Error(), "trusted proxy") {
 			t.Errorf("%q: %v, %v; want %q", c.in, got, err, c.says)
 		}
 	}

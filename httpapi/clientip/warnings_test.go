@@ -41,12 +41,14 @@ func TestWarnings(t *testing.T) {
 		{"shared address space", none, "", []*http.Request{request("100.64.0.1:1", "")}, []string{"peer=100.64.0.1"}},
 		{"mapped", none, "", []*http.Request{request("[::ffff:10.0.0.5]:1", "")}, []string{"peer=10.0.0.5"}},
 		{"a unix socket", none, "", []*http.Request{request("@", "X-Real-IP", "203.0.113.9")}, []string{"TrustUnix", "header=X-Real-Ip"}},
-		{"visitors from outside", none, "", []*http.Request{request("203.0.113.9:1", "X-Forwarded-For", "6.6.6.6"), request("[2001:db8::1]:1", "")}, nil},
+		{"visitors from outside", none, "",
+			[]*http.Request{request("203.0.113.9:1", "X-Forwarded-For", "6.6.6.6"), request("[2001:db8::1]:1", "")}, nil},
 		{"trusted", ten, "", []*http.Request{request("10.0.0.5:1", "X-Forwarded-For", "203.0.113.9"), request("10.0.0.5:1", "")}, nil},
 		{"clients from inside, besides a proxy", ten, "", []*http.Request{request("127.0.0.1:1", "")}, nil},
 		{"a proxy that was forgotten", ten, "", []*http.Request{request("172.17.0.1:1", "X-Forwarded-For", "203.0.113.9")},
 			[]string{"trusted_proxies", "peer=172.17.0.1", "header=X-Forwarded-For"}},
-		{"the wrong header", ten, "Forwarded", []*http.Request{request("10.0.0.5:1", ""), request("10.0.0.5:1", "X-Forwarded-For", "203.0.113.9")},
+		{"the wrong header", ten, "Forwarded",
+			[]*http.Request{request("10.0.0.5:1", ""), request("10.0.0.5:1", "X-Forwarded-For", "203.0.113.9")},
 			[]string{"level=WARN", "set the header", "peer=10.0.0.5", "header=Forwarded", "has=X-Forwarded-For"}},
 		{"everybody is trusted", "0.0.0.0/0", "", nil, []string{"every address is a trusted proxy", "header=X-Forwarded-For"}},
 		{"everybody may send a header with one address", "0.0.0.0/0", "X-Real-IP", nil, nil},
@@ -138,7 +140,8 @@ func TestTunnel(t *testing.T) {
 		warned  int
 	}{
 		{"nobody is trusted", nil, "", []string{"127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1"}, 1},
-		{"the tunnel is trusted", []string{"loopback"}, "", []string{"203.0.113.9", "203.0.113.10", "2001:db8:1:2::/64", "2001:db8:1:3::/64"}, 0},
+		{"the tunnel is trusted", []string{"loopback"}, "",
+			[]string{"203.0.113.9", "203.0.113.10", "2001:db8:1:2::/64", "2001:db8:1:3::/64"}, 0},
 		{"and its own header taken", []string{"127.0.0.1"}, "CF-Connecting-IP",
 			[]string{"203.0.113.9", "203.0.113.10", "2001:db8:1:2::/64", "2001:db8:1:3::/64"}, 0},
 	} {

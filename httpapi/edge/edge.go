@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jatah-io/jatah"
 	"github.com/jatah-io/jatah/httpapi/clientip"
+	"github.com/jatah-io/jatah/httpapi/internal/problems"
 )
 
 // ErrConfig: the edge is configured wrongly; the text says what to write.
@@ -28,6 +30,9 @@ type Config struct {
 	Answer Answer
 	// FailOpen lets a request pass that the node cannot decide: it is closing, its memory for keys is full, a limit was removed. Else it is refused with 503.
 	FailOpen bool
+	// MaxPenalties bounds how many keys are known that were refused, where rules have a Pause: when there are more those that matter least are
+	// forgotten. 0: DefaultPenalties; the least is 64. Each takes a few hundred bytes and its key.
+	MaxPenalties int
 	// Logger gets warnings. Nil: slog.Default.
 	Logger *slog.Logger
 }
@@ -39,14 +44,29 @@ type Edge struct {
 	client *clientip.Resolver
 	rules  []*rule
 	log    *slog.Logger
+	start  time.Time // of the time of penalties
+
+	penalties *penalties
+	measuring chan struct{} // one for each candidate that is being asked
+
+	softHeaders []string // of all rules, canonical
+	drops       *drops   // nil: no rule drops
+	flights     sync.Pool
+	scratch     sync.Pool
+	noStore     []string // values of headers that all refusals share
+	problem     []string
 }
 
 // New makes an edge. The limits that the rules use must be defined on the node, which must outlive the edge. Errors: ErrConfig.
 func New(node *jatah.Node, cfg Config) (*Edge, error) {
-	e := &Edge{node: node, cfg: cfg, client: cfg.Client, log: cfg.Logger}
+	e := &Edge{node: node, cfg: cfg, client: cfg.Client, log: cfg.Logger, start: time.Now()}
+	e.penalties, e.measuring = newPenalties(cfg.MaxPenalties), make(chan struct{}, maxMeasuring)
 	if e.log == nil {
 		e.log = slog.Default()
 	}
+	e.flights.New = func() any { return new(flight) }
+	e.scratch.New = func() any { return new(scratch) }
+	e.noStore, e.problem = []string{"no-store"}, []string{problems.ContentType}
 	if e.client == nil {
 		var err error
 		if e.client, err = clientip.New(clientip.Config{Logger: e.log}); err != nil {
@@ -71,30 +91,43 @@ func New(node *jatah.Node, cfg Config) (*Edge, error) {
 // Decide finds the rule for a request and takes what it costs. It never blocks longer than the node's AskTimeout for tokens, and as long again
 // for each permit. Unless the verdict is a refusal, call its Settle exactly once, when the request is over; [Edge.Middleware] does all that.
 func (e *Edge) Decide(ctx context.Context, q *Request) *Verdict {
-	v := &Verdict{OK: true, edge: e, request: q}
+	v := new(Verdict)
+	e.decide(ctx, v, q)
+	return v
+}
+
+// decide is Decide in memory that the caller has.
+func (e *Edge) decide(ctx context.Context, v *Verdict, q *Request) {
+	*v = Verdict{OK: true, edge: e, request: q}
+	v.Violated = v.names[:0]
 	v.match(e.rules)
 	if v.rule == nil {
-		return v
+		return
 	}
 	if v.rule.timed {
 		v.began = time.Now()
 	}
 	v.decide(ctx)
 	v.rule.counts.note(v)
-	return v
+	if v.OK {
+		v.soften(ctx)
+	}
 }
 
 // decide takes permits first: they can be given back without a trace, tokens of a window that has ended cannot.
 func (v *Verdict) decide(ctx context.Context) {
-	ok := v.price()
+	ok := !v.paused() && v.price()
 	for _, i := range v.rule.permits {
 		ok = ok && v.acquire(ctx, i)
 	}
 	ok = ok && v.take(ctx)
 	if ok {
+		v.measureNow(true)
 		return
 	}
 	v.giveBack(ctx)
+	v.punish()
+	v.measureNow(false)
 	switch {
 	case v.rule.DryRun:
 		v.WouldRefuse = v.Err == nil
@@ -106,6 +139,7 @@ func (v *Verdict) decide(ctx context.Context) {
 
 // price finds the limits, and what the request costs before it is served.
 func (v *Verdict) price() bool {
+	v.priced = true
 	for i := range v.Takes {
 		u, t := &v.rule.Uses[i], &v.Takes[i]
 		l, ok := v.edge.node.Lookup(u.Limit)
@@ -139,7 +173,7 @@ func (t *Taken) ofPlan(plan string) {
 
 func (t *Taken) price(cost Cost, q *Request) (err error) {
 	if cost == nil {
-		t.Cost = t.limiter.Cost(q.Path)
+		t.Cost = t.limiter.Cost(cleaned(q.Path))
 		return nil
 	}
 	t.Cost, err = cost(q)
@@ -182,6 +216,7 @@ func (v *Verdict) passed(t *Taken) bool {
 		v.Err = d.Err
 		return false
 	case !d.OK:
+		t.refused = true
 		v.RetryAfter = max(v.RetryAfter, d.RetryAfter)
 		v.Violated = append(v.Violated, t.Name)
 	}

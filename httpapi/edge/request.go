@@ -31,14 +31,23 @@ type Request struct {
 	resolved bool
 	named    bool // the keys of the rule that is being tried name the account
 	located  bool // they name the address
+	served   bool // HTTP is the request itself, so that its body may be read
 	body     *bodyPeek
 }
 
 // RequestOf describes a request of a net/http server.
 func (e *Edge) RequestOf(r *http.Request) *Request {
-	q := &Request{Method: r.Method, Path: r.URL.Path, Host: r.Host, Header: r.Header, HTTP: r, ctx: r.Context(), edge: e, rawQuery: r.URL.RawQuery, peer: r.RemoteAddr}
-	q.identify()
+	q := new(Request)
+	e.describe(q, r)
 	return q
+}
+
+func (e *Edge) describe(q *Request, r *http.Request) {
+	*q = Request{
+		Method: r.Method, Path: r.URL.Path, Host: r.Host, Header: r.Header, HTTP: r, ctx: r.Context(), edge: e, rawQuery: r.URL.RawQuery,
+		peer: r.RemoteAddr, served: true,
+	}
+	q.identify()
 }
 
 // Describe describes a request that no net/http server has: of a proxy that asks about it, or of another protocol. target is its path and query,

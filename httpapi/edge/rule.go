@@ -18,6 +18,10 @@ type Rule struct {
 	Uses []Use
 	// DryRun counts and reports what would be refused, and refuses nothing.
 	DryRun bool
+	// Pause makes refusals by one of the limits last longer for a key that goes on. Nil: none.
+	Pause *Pause
+	// Soft is a softer step before refusal. Nil: none.
+	Soft *Soft
 	// Answer says how the rule refuses; nil: Config.Answer.
 	Answer *Answer
 }
@@ -38,6 +42,9 @@ type Use struct {
 	Counts func(status int) bool
 	// After is what the request costs besides, known only when it is over: charged then, as debt.
 	After []After
+	// Candidates are names of limits that are measured beside Limit: each gets what this one does, under the same key, and what it says changes
+	// nothing; see [Edge.Candidates]. They must be defined on the node, take tokens, have no parent and be used for nothing else.
+	Candidates []string
 }
 
 // rule is a Rule that has been checked.
@@ -46,9 +53,15 @@ type rule struct {
 	tokens  []int // the uses that take tokens
 	permits []int // the uses that hold permits
 	timed   bool  // something depends on how long the handler took
-	answer  *Answer
-	counts  counters
-	warned  atomic.Bool // that it counts those who are known by their address
+	// observed says that something depends on what the handler answers.
+	observed bool
+	answer   *Answer
+	pageType []string // of Answer.Page, as a header has it
+	counts   counters
+	pause    *pause
+	// candidates are those of each use; nil: none has any.
+	candidates [][]*candidate
+	warned     atomic.Bool // that it counts those who are known by their address
 }
 
 // warnAddress says once that a rule counts somebody who is known by the address: an office behind one address would share what is
@@ -85,12 +98,18 @@ func (e *Edge) compile(i int, r Rule) (*rule, error) {
 			c.timed = c.timed || len(u.After) > 0
 			continue
 		}
-		if u.Cost != nil || u.Counts != nil || u.After != nil || u.Plan != nil {
-			return nil, fmt.Errorf("%w: rule %q has a cost or plan for the limit %q, which counts requests in flight: remove it", ErrConfig, c.Name, u.Limit)
+		if u.Cost != nil || u.Counts != nil || u.After != nil || u.Plan != nil || u.Candidates != nil {
+			return nil, fmt.Errorf("%w: rule %q has a cost, plan or candidate for the limit %q, which counts requests in flight: remove it", ErrConfig, c.Name, u.Limit)
 		}
 		c.permits = append(c.permits, i)
 	}
-	return c, nil
+	if err := e.compileAnswer(c); err != nil {
+		return nil, err
+	}
+	if err := e.addCandidates(c); err != nil {
+		return nil, err
+	}
+	return c, c.addPause()
 }
 
 // match finds the rule for a request and makes its keys. The verdict's rule stays nil where there is none.

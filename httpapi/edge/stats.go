@@ -13,10 +13,12 @@ type RuleStats struct {
 	WouldRefuse uint64 // admitted in dry run only
 	Undecided   uint64 // the node could not decide: refused, or admitted with Config.FailOpen
 	BadRequests uint64 // refused with 400
+	Soft        uint64 // admitted with the softer step, also in dry run
+	Dropped     uint64 // refused, and the connection ended without an answer
 }
 
 type counters struct {
-	admitted, refused, wouldRefuse, undecided, bad atomic.Uint64
+	admitted, refused, wouldRefuse, undecided, bad, soft, dropped atomic.Uint64
 }
 
 func (c *counters) note(v *Verdict) {
@@ -45,7 +47,7 @@ func (e *Edge) Stats() []RuleStats {
 		c := &r.counts
 		all[i] = RuleStats{
 			Rule: r.Name, Admitted: c.admitted.Load(), Refused: c.refused.Load(), WouldRefuse: c.wouldRefuse.Load(),
-			Undecided: c.undecided.Load(), BadRequests: c.bad.Load(),
+			Undecided: c.undecided.Load(), BadRequests: c.bad.Load(), Soft: c.soft.Load(), Dropped: c.dropped.Load(),
 		}
 	}
 	return all

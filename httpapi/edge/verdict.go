@@ -14,6 +14,8 @@ type Verdict struct {
 	OK bool
 	// WouldRefuse: it may only because the rule is in dry run.
 	WouldRefuse bool
+	// Soft: the rule's softer step was taken.
+	Soft bool
 	// Rule is the name of the rule that decided; "" if none was for the request.
 	Rule string
 	// Takes are what was taken, or would have been, in the order of the rule's uses.
@@ -22,6 +24,8 @@ type Verdict struct {
 	Violated []string
 	// RetryAfter is the longest wait that one of them asks for; jatah.Never: no wait helps.
 	RetryAfter time.Duration
+	// Paused: the key is paused, since this request or one before it: see [Pause]. RetryAfter is then at least the rest of that.
+	Paused bool
 	// Err says why nothing could be decided, or what is wrong with the request (ErrRequest).
 	Err error
 
@@ -30,7 +34,10 @@ type Verdict struct {
 	request *Request
 	began   time.Time // where the rule is timed
 	settled bool
-	inline  [2]Taken // memory for Takes, enough for most rules
+	priced  bool      // what it costs is known
+	near    string    // the limits of the softer step
+	inline  [2]Taken  // memory for Takes, enough for most rules
+	names   [2]string // and for Violated
 }
 
 // Taken is what a request took of one limit.
@@ -42,6 +49,7 @@ type Taken struct {
 
 	limiter *jatah.Limiter
 	permit  *held
+	refused bool // by this limit, or because the key is paused
 }
 
 // Limit is the limit's definition as it holds for the key. It is the zero value where the limit was not found.
@@ -61,7 +69,7 @@ type Outcome struct {
 	Status int           // of the response; 0: 200
 	Bytes  int64         // of its body
 	Took   time.Duration // from the decision on; 0: until Settle is called
-	Failed bool          // the handler panicked: what it took comes back, what it cost is charged
+	Failed bool          // the handler panicked: what it took stays taken, whatever Use.Counts says of the status; After is charged
 }
 
 // Settle ends what a request holds and charges what is known only now. It does nothing for a refusal and when called again. It never blocks longer than
@@ -71,7 +79,10 @@ func (v *Verdict) Settle(ctx context.Context, o Outcome) {
 		return
 	}
 	v.settled = true
+	gone := ctx.Err() != nil
+	ctx = context.Background() // what a request owes does not end with it
 	v.giveBack(ctx)
+	v.settleCosts(ctx, o, gone)
 }
 
 type contextKey struct{}

@@ -36,6 +36,8 @@ type Config struct {
 	SecretFile string
 	// Limits are sorted as they were first named.
 	Limits []jatah.Limit
+	// Edge is nil if no field of it is set.
+	Edge *Edge
 }
 
 // Document is a configuration file and its content.
@@ -108,6 +110,7 @@ type loader struct {
 	cfg      Config
 	at       map[string]place // where each field was last set
 	limitAt  map[string]place // where each limit was last defined
+	uses     []placedUse      // of the rules of the edge
 	problems Problems
 }
 
@@ -186,6 +189,7 @@ func (l *loader) finish() (Config, error) {
 	}
 	l.checkSecret()
 	l.orderLimits()
+	l.checkEdge()
 	if len(l.problems) > 0 {
 		return Config{}, l.problems
 	}
