@@ -102,7 +102,8 @@ func (v *Verdict) render(s *scratch, length int, wait time.Duration) *fields.Val
 
 // SetHeaders sets the headers of a response that the verdict is about: RateLimit, RateLimit-Policy, X-RateLimit-* and so on, as the rule's Answer
 // says, and that of a softer step. What other limiters have set is kept: lists are appended to, and in the other fields there is what is
-// tightest. It must be called before the response is written. Refuse does it too.
+// tightest. Of a refusal Retry-After is
+// one of them. It must be called before the response is written. Refuse does it too.
 func (v *Verdict) SetHeaders(head http.Header) {
 	if v.rule == nil {
 		return
@@ -113,8 +114,12 @@ func (v *Verdict) SetHeaders(head http.Header) {
 	if len(v.Takes) == 0 || v.rule.DryRun {
 		return
 	}
+	wait := time.Duration(0)
+	if !v.OK {
+		wait = v.wait()
+	}
 	s := v.edge.borrow()
-	v.render(s, -1, 0).Merge(head, v.rule.answer.fields())
+	v.render(s, -1, wait).Merge(head, v.rule.answer.fields())
 	v.edge.giveBack(s)
 }
 
