@@ -120,7 +120,8 @@ func runNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 		return err
 	}
 	api := httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version), Logger: log})
-	if err := setEdge(api, node, cfg, log); err != nil {
+	rules := edgePart{api: api, node: node, log: log}
+	if err := rules.set(cfg.Edge); err != nil {
 		return errors.Join(err, node.Close())
 	}
 	g.open(api)
@@ -137,19 +138,6 @@ func runNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	case <-ctx.Done():
 		return stop(node, g, srv, log)
 	}
-}
-
-// setEdge makes the API answer forward auth by the rules of a configuration, or no more if that has none. With an error all stays as
-// it was. It may be called again while the node runs: the counters of rules begin anew then, growing pauses and what was used of limits stay.
-func setEdge(api *httpapi.Handler, node *jatah.Node, cfg config.Config, log *slog.Logger) error {
-	if cfg.Edge == nil {
-		return api.SetEdge(nil)
-	}
-	e, err := cfg.Edge.Open(node, api.Edge(), log)
-	if err != nil {
-		return err
-	}
-	return api.SetEdge(e)
 }
 
 // startNode joins the cluster and defines the limits. It does not wait until

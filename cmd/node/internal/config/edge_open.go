@@ -34,6 +34,9 @@ func (e *Edge) Open(node *jatah.Node, before *edge.Edge, log *slog.Logger) (*edg
 
 func (r *EdgeRule) rule() edge.Rule {
 	out := edge.Rule{Name: r.Name, DryRun: r.DryRun, Answer: r.Answer.answer()}
+	if s := r.Soft; s != nil {
+		out.Soft = &edge.Soft{From: s.From, Header: s.Header}
+	}
 	if p := r.Pause; p != nil {
 		out.Pause = &edge.Pause{Limit: p.Limit, After: int(min(p.After, math.MaxInt32)), Base: p.Base, Max: p.Max, Factor: p.Factor, Forget: p.Forget}
 	}
