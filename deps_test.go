@@ -50,7 +50,7 @@ var ours = []layer{
 		"who asks a cluster over HTTP does not want a node, its members or its dependencies in the program"},
 	{"httpapi/edge", []string{"", "httpapi/clientip", "httpapi/internal/fields", "httpapi/internal/problems"},
 		"whoever has a server of their own can put the edge before it, without our API"},
-	{"httpapi/metrics", []string{""},
+	{"httpapi/metrics", []string{"", "httpapi/edge"},
 		"metrics are read from the counters that the root shows to everybody"},
 	{"httpapi/clientip", nil,
 		"who sent a request is told from its headers and a list of proxies; anybody may use it, without a limiter"},

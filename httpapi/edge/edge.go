@@ -64,7 +64,11 @@ type Edge struct {
 func New(node *jatah.Node, cfg Config) (*Edge, error) {
 	e := &Edge{node: node, cfg: cfg, client: cfg.Client, log: cfg.Logger, start: time.Now()}
 	e.penalties, e.measuring = newPenalties(cfg.MaxPenalties), make(chan struct{}, maxMeasuring)
+	before := map[string]*counters{}
 	if b := cfg.Before; b != nil {
+		for _, r := range b.rules {
+			before[r.Name] = r.counts
+		}
 		e.penalties, e.start, e.cfg.Before = b.penalties, b.start, nil
 	}
 	if e.log == nil {
@@ -89,6 +93,10 @@ func New(node *jatah.Node, cfg Config) (*Edge, error) {
 			return nil, fmt.Errorf("%w: two rules are named %q: give each its own name", ErrConfig, c.Name)
 		}
 		names[c.Name] = true
+		c.counts = before[c.Name]
+		if c.counts == nil {
+			c.counts = new(counters)
+		}
 		e.rules = append(e.rules, c)
 	}
 	return e, nil

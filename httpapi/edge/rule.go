@@ -57,7 +57,7 @@ type rule struct {
 	observed bool
 	answer   *Answer
 	pageType []string // of Answer.Page, as a header has it
-	counts   counters
+	counts   *counters
 	pause    *pause
 	// candidates are those of each use; nil: none has any.
 	candidates [][]*candidate
