@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi/internal/refusals"
 )
 
 // Config says how a [Handler] behaves. The zero value serves all endpoints but
@@ -37,6 +38,8 @@ type Config struct {
 
 	// Logger gets the few things worth a line; requests are not logged. Nil: slog.Default.
 	Logger *slog.Logger
+	// LogRefusals logs who is refused: for each limit at most one line a second, which says how many more there were.
+	LogRefusals bool
 }
 
 // Handler is the HTTP API of one node. Use [New]. It is safe for concurrent use.
@@ -46,6 +49,7 @@ type Handler struct {
 	mux     *http.ServeMux
 	scratch sync.Pool // of *scratch
 	repeats *repeats
+	refused *refusals.Log // nil: refusals are not logged
 	seed    maphash.Seed
 	start   time.Time // epoch of the times given to repeats
 	json    []string  // Content-Type, shared by all responses
@@ -82,6 +86,9 @@ func New(node *jatah.Node, cfg Config) *Handler {
 		start:   time.Now(),
 		json:    []string{"application/json"},
 	}
+	if cfg.LogRefusals {
+		h.refused = refusals.New(cfg.Logger, 0)
+	}
 	h.scratch.New = func() any { return new(scratch) }
 	h.register()
 	return h
@@ -109,6 +116,7 @@ func (h *Handler) routes() []route {
 		{"GET", "/v1/limits", h.listLimits},
 		{"GET", "/v1/limits/{name...}", h.getLimit}, // a name may have slashes
 		{"GET", "/v1/cluster", h.cluster},
+		{"GET", "/v1/top", h.top},
 		{"POST", "/v1/forget", h.forget},
 		{"GET", "/healthz", h.healthy},
 		{"GET", "/readyz", h.ready},

@@ -31,6 +31,12 @@ const (
 	leaveTime = 5500 * time.Millisecond
 )
 
+// switches says what the flags do that are given without a value.
+var switches = map[string]string{
+	"cluster.insecure": "do without a secret on a port that is open to the network",
+	"log_refusals":     "log who is refused, for each limit at most one line a second",
+}
+
 // settings collects the flags of serve that are fields of the configuration.
 type settings struct{ given []config.Setting }
 
@@ -56,7 +62,7 @@ func (s *settings) register(flags *flagSet) {
 			usage += "; may be repeated"
 		}
 		if f.Bool {
-			flags.BoolFunc(f.Name, "do without a secret on a port that is open to the network", func(v string) error { return s.add(f, v) })
+			flags.BoolFunc(f.Name, switches[f.Path], func(v string) error { return s.add(f, v) })
 			continue
 		}
 		flags.Func(f.Name, usage, func(v string) error { return s.add(f, v) })
@@ -119,7 +125,7 @@ func runNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	case err != nil:
 		return err
 	}
-	g.open(httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version), Logger: log}))
+	g.open(httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version), Logger: log, LogRefusals: cfg.LogRefusals}))
 	log.Info("joined", "node", node.Name(), "cluster", cmp.Or(node.Addr(), "none"), "limits", len(cfg.Limits))
 	if err := node.Wait(ctx); err != nil && ctx.Err() == nil {
 		return errors.Join(err, node.Close())

@@ -34,6 +34,8 @@ type Config struct {
 	// SecretFile is the file that holds the secret, "" when it is given
 	// directly or not at all. [Load] has read it into Node.Secret.
 	SecretFile string
+	// LogRefusals: a line for each limit that refuses, at most one a second.
+	LogRefusals bool
 	// Limits are sorted as they were first named.
 	Limits []jatah.Limit
 }
