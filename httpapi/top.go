@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -102,7 +103,9 @@ func topOf(t *jatah.Top) topBody {
 func topKeysOf(ks []jatah.TopKey) []topKeyBody {
 	bs := make([]topKeyBody, len(ks)) // not nil: an empty list is [], not null
 	for i, k := range ks {
-		bs[i] = topKeyBody{keyBody(jatah.SplitKey(k.Key)), k.Used, k.UsedRate, k.UsedError, k.Refused, k.RefusedRate, k.RefusedError}
+		bs[i] = topKeyBody{keyBody(jatah.SplitKey(k.Key)), k.Used, thousandths(k.UsedRate), k.UsedError, k.Refused, thousandths(k.RefusedRate), k.RefusedError}
 	}
 	return bs
 }
+
+func thousandths(f float64) float64 { return math.Round(1000*f) / 1000 }
