@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,11 +38,16 @@ func newPage() (*page, *slog.Logger) {
 	}}))
 }
 
-func (p *page) expect(t *testing.T, want ...string) {
-	t.Helper()
+// read gives the lines so far.
+func (p *page) read() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if got := strings.Join(p.lines, "\n"); got != strings.Join(want, "\n") {
+	return slices.Clone(p.lines)
+}
+
+func expect(t *testing.T, lines []string, want ...string) {
+	t.Helper()
+	if got := strings.Join(lines, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("the log has\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
 }
@@ -57,17 +63,20 @@ func TestOneLineASecond(t *testing.T) {
 			time.Sleep(24 * time.Millisecond) // never at the moment of a line
 		}
 		time.Sleep(time.Hour)
+		l.mu.Lock()
 		if len(l.recent) != 0 {
 			t.Errorf("%d limits are remembered", len(l.recent))
 		}
+		l.mu.Unlock()
 		l.Note("api", "late", 0)
 		time.Sleep(time.Minute)
-		for i, line := range p.lines { // both limits have a line at the same moment, in either order
-			if i%2 == 0 && i+1 < len(p.lines) && strings.Contains(line, "sms") {
-				p.lines[i], p.lines[i+1] = p.lines[i+1], p.lines[i]
+		lines := p.read()
+		for i, line := range lines { // both limits have a line at the same moment, in either order
+			if i%2 == 0 && i+1 < len(lines) && strings.Contains(line, "sms") {
+				lines[i], lines[i+1] = lines[i+1], lines[i]
 			}
 		}
-		p.expect(t,
+		expect(t, lines,
 			`0s msg=refused limit=api key="user 0" retry_after=2ms`,
 			`0s msg=refused limit=sms key=b retry_after=never`,
 			`1s msg=refused limit=api key="user 1" retry_after=2ms requests=41`,
@@ -94,8 +103,8 @@ func TestFloodsOfRefusals(t *testing.T) {
 		}
 		wg.Wait()
 		time.Sleep(time.Minute)
-		if len(p.lines) != 2 || !strings.HasPrefix(p.lines[1], "10s ") || !strings.HasSuffix(p.lines[1], "requests=79999") {
-			t.Errorf("%q", p.lines)
+		if lines := p.read(); len(lines) != 2 || !strings.HasPrefix(lines[1], "10s ") || !strings.HasSuffix(lines[1], "requests=79999") {
+			t.Errorf("%q", lines)
 		}
 		if n := testing.AllocsPerRun(1000, func() { l.Note("api", "a", 0) }); n != 0 {
 			t.Errorf("a refusal allocates %v times", n)
