@@ -31,6 +31,7 @@ type Node struct {
 
 	defining sync.Mutex // one definition or removal at a time, so that a limiter fits its limit
 	limiters *xsync.Map[string, *Limiter]
+	own      map[string]bool // the limits that Limit and SetLimits defined
 }
 
 // Start makes a node and joins its cluster. It returns when the node is ready to decide: its share of every limit is
@@ -54,7 +55,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, joined: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter]()}
+	n := &Node{cfg: cfg, joined: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter](), own: map[string]bool{}}
 	if cfg.alone() {
 		n.e = hybrid.New(cfg.hybrid(nil, cluster.Config{}.Ring, 0))
 		if err := n.openState(); err != nil {
@@ -194,6 +195,11 @@ func (n *Node) Limit(l Limit) (*Limiter, error) {
 	}
 	n.defining.Lock()
 	defer n.defining.Unlock()
+	return n.define(s, l.Costs)
+}
+
+// define is the second half of Limit. Called with the lock defining held.
+func (n *Node) define(s hybrid.Spec, routes map[string]int64) (*Limiter, error) {
 	h, err := n.e.Define(s)
 	if err != nil {
 		return nil, err
@@ -203,12 +209,13 @@ func (n *Node) Limit(l Limit) (*Limiter, error) {
 		x = newLimiter(h, n.e.Now, n.cfg.slackOf())
 		x.shut.Store(n.leaving.Load())
 	}
-	costs := newCostTable(l.Costs)
+	costs := newCostTable(routes)
 	x.each(func(x *Limiter) { x.costs.Store(costs) })
 	if !ok {
 		n.limiters.Store(s.Name, x)
 	}
 	x.each((*Limiter).redefined)
+	n.own[s.Name] = true
 	return x, nil
 }
 
@@ -236,7 +243,13 @@ func (n *Node) Limits() []Limit {
 func (n *Node) RemoveLimit(name string) bool {
 	n.defining.Lock()
 	defer n.defining.Unlock()
+	return n.remove(name)
+}
+
+// remove is RemoveLimit with the lock defining held.
+func (n *Node) remove(name string) bool {
 	ok := n.e.Remove(name)
+	delete(n.own, name)
 	if l, had := n.limiters.LoadAndDelete(name); had {
 		l.each((*Limiter).shutdown)
 	}

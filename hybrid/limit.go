@@ -127,8 +127,8 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 		}
 		return l, nil
 	}
-	if l.spec.permits() != own.spec.permits() {
-		return nil, fmt.Errorf("%w %q: it cannot become concurrency, or stop being it, while it is in use; remove it first, or give the new one another name", ErrSpec, s.Name)
+	if err := checkChange(&l.spec, &s); err != nil {
+		return nil, err
 	}
 	l.parent.Store(parent)
 	if reflect.DeepEqual(l.spec, own.spec) {

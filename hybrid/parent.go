@@ -36,27 +36,41 @@ func (l *Limit) up() (*Limit, error) {
 
 // findParent is the parent of a limit that is about to be defined; all parents above must be known and none may be the limit.
 func (e *Engine) findParent(s *Spec) (first *Limit, err error) {
+	if err := checkParents(s, e.specOf); err != nil || s.Parent == "" {
+		return nil, err
+	}
+	first, _ = e.limits.Load(s.Parent)
+	return first, nil
+}
+
+// specOf is the definition of a limit now, nil: there is none.
+func (e *Engine) specOf(name string) *Spec {
+	if l, ok := e.limits.Load(name); ok {
+		return l.def.Load()
+	}
+	return nil
+}
+
+// checkParents says what is wrong with the parents of a limit, whose definitions spec knows.
+func checkParents(s *Spec, spec func(name string) *Spec) error {
 	path := fmt.Sprintf("%q", s.Name)
 	child := s.Name
 	for name, n := s.Parent, 1; name != ""; n++ {
 		path += fmt.Sprintf(" under %q", name)
 		if name == s.Name {
-			return nil, fmt.Errorf("%w %q: its parents lead back to itself: %s", ErrSpec, s.Name, path)
+			return fmt.Errorf("%w %q: its parents lead back to itself: %s", ErrSpec, s.Name, path)
 		}
 		if n > MaxParents {
-			return nil, fmt.Errorf("%w %q: it has more than %d parents: %s", ErrSpec, s.Name, MaxParents, path)
+			return fmt.Errorf("%w %q: it has more than %d parents: %s", ErrSpec, s.Name, MaxParents, path)
 		}
-		l, ok := e.limits.Load(name)
-		if !ok {
-			return nil, fmt.Errorf("%w %q: the parent %q of %q is not defined on this node; define it first", ErrSpec, s.Name, name, child)
+		p := spec(name)
+		if p == nil {
+			return fmt.Errorf("%w %q: the parent %q of %q is not defined on this node; define it first", ErrSpec, s.Name, name, child)
 		}
-		if l.spec.permits() {
-			return nil, fmt.Errorf("%w %q: the parent %q counts permits, not tokens", ErrSpec, s.Name, name)
+		if p.permits() {
+			return fmt.Errorf("%w %q: the parent %q counts permits, not tokens", ErrSpec, s.Name, name)
 		}
-		if first == nil {
-			first = l
-		}
-		child, name = name, l.def.Load().Parent
+		child, name = name, p.Parent
 	}
-	return first, nil
+	return nil
 }

@@ -34,6 +34,8 @@ type Config struct {
 	// SecretFile is the file that holds the secret, "" when it is given
 	// directly or not at all. [Load] has read it into Node.Secret.
 	SecretFile string
+	// LimitsDir is a directory with files of limits, "" if there is none. Their limits are in Limits.
+	LimitsDir string
 	// Limits are sorted as they were first named.
 	Limits []jatah.Limit
 }
@@ -51,38 +53,14 @@ type Setting struct {
 	Value string // lists: separated by commas
 }
 
-// Load reads the file (none if path is ""), the environment in the form of
-// os.Environ, and the flags, and then the secret's file if there is one. The
-// node's name defaults to the host's. Errors are [Problems] or say which file
-// could not be read.
+// Load is [Read] and what it amounts to: it reads the file (none if path is ""), the files of limits_dir, the environment in the form of
+// os.Environ, and the flags, and then the secret's file if there is one.
 func Load(path string, environ []string, flags []Setting) (Config, error) {
-	var doc *Document
-	if path != "" {
-		data, err := readFile(path)
-		if err != nil {
-			return Config{}, fmt.Errorf("config: %w", err)
-		}
-		doc = &Document{Name: path, Data: data}
-	}
-	l := merge(doc, environ, flags)
-	l.readSecret()
-	l.placeState()
-	cfg, err := l.finish()
-	if err != nil {
-		return Config{}, err
-	}
-	if cfg.Node.Node == "" {
-		host, err := os.Hostname()
-		if err != nil || host == "" {
-			return Config{}, errors.New("config: this machine has no host name: give the node a name with --node or JATAH_NODE")
-		}
-		cfg.Node.Node = host
-	}
-	return cfg, nil
+	return Read(path, environ, flags).Config()
 }
 
-// Merge is Load without any input or output: doc may be nil, a secret file is
-// not read, and the node's name stays empty when it is not given.
+// Merge is Load without any input or output: doc may be nil, neither a secret
+// file nor limits_dir is read, and the node's name stays empty when it is not given.
 func Merge(doc *Document, environ []string, flags []Setting) (Config, error) {
 	return merge(doc, environ, flags).finish()
 }
@@ -111,7 +89,8 @@ type loader struct {
 	problems Problems
 }
 
-func merge(doc *Document, environ []string, flags []Setting) *loader {
+// merge reads the layers; limits are the files of limits_dir, which are of the layer of the file.
+func merge(doc *Document, environ []string, flags []Setting, limits ...Document) *loader {
 	l := &loader{
 		cfg:     Config{HTTP: DefaultHTTP},
 		at:      map[string]place{},
@@ -119,6 +98,9 @@ func merge(doc *Document, environ []string, flags []Setting) *loader {
 	}
 	if doc != nil {
 		l.readDocument(doc.Name, doc.Data)
+	}
+	for _, d := range limits {
+		l.readLimits(d.Name, d.Data)
 	}
 	l.readEnvironment(environ)
 	for _, s := range flags {
@@ -249,10 +231,12 @@ func (l *loader) readSecret() {
 	delete(l.at, "cluster.secret")
 }
 
-// placeState makes a relative path of a configuration file relative to that file, as that of the secret.
-func (l *loader) placeState() {
-	if at := l.at["state_dir"]; at.layer == inFile && l.cfg.Node.StateDir != "" && !filepath.IsAbs(l.cfg.Node.StateDir) {
-		l.cfg.Node.StateDir = filepath.Join(filepath.Dir(at.source), l.cfg.Node.StateDir)
+// placePaths makes relative paths of a configuration file relative to that file, as that of the secret.
+func (l *loader) placePaths() {
+	for field, path := range map[string]*string{"state_dir": &l.cfg.Node.StateDir, limitsDirPath: &l.cfg.LimitsDir} {
+		if at := l.at[field]; at.layer == inFile && *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(filepath.Dir(at.source), *path)
+		}
 	}
 }
 

@@ -151,7 +151,7 @@ func TestFlagsBeatEnvironmentBeatFile(t *testing.T) {
 
 func TestEveryFieldHasAVariable(t *testing.T) {
 	values := map[string]string{
-		"http": "127.0.0.1:1", "node": "n", "state_dir": "d", "cluster.name": "c", "cluster.bind": "127.0.0.1:2",
+		"http": "127.0.0.1:1", "node": "n", "state_dir": "d", "limits_dir": "l", "cluster.name": "c", "cluster.bind": "127.0.0.1:2",
 		"cluster.advertise": "127.0.0.1:3", "cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==",
 		"cluster.secret_file": "s", "cluster.insecure": "true", "cluster.sync_interval": "1s",
 		"cluster.ask_timeout": "1s", "cluster.expect": "1", "cluster.grace": "1s",

@@ -1,5 +1,5 @@
-// Package config reads what a standalone node is told: a YAML file, the
-// environment and flags, in that order, the later beating the earlier.
+// Package config reads what a standalone node is told: a YAML file with the
+// files of limits_dir, the environment and flags, in that order, the later beating the earlier.
 //
 // Words. A field is one thing that can be set; it has one path
 // ("cluster.sync_interval"), one variable (JATAH_CLUSTER_SYNC_INTERVAL) and,

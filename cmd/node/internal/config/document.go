@@ -21,6 +21,11 @@ import (
 
 // readDocument reads the YAML file.
 func (l *loader) readDocument(name string, data []byte) {
+	l.readYAML(name, data, func(w *walker, body ast.Node) { w.section(body, "") })
+}
+
+// readYAML reads the one document of a YAML file, if it has any.
+func (l *loader) readYAML(name string, data []byte, read func(w *walker, body ast.Node)) {
 	if i := invalidUTF8(data); i >= 0 {
 		line := 1 + strings.Count(string(data[:i]), "\n")
 		column := i - strings.LastIndexByte(string(data[:i]), '\n')
@@ -45,7 +50,7 @@ func (l *loader) readDocument(name string, data []byte) {
 			return
 		}
 		seen = true
-		w.section(doc.Body, "")
+		read(w, doc.Body)
 	}
 }
 

@@ -1,0 +1,243 @@
+package config
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const limitsDirPath = "limits_dir"
+
+// Sources are the files of a configuration as they were at one moment, with the environment and flags that go with them. Made by [Read]; not
+// for use by several goroutines.
+type Sources struct {
+	environ []string
+	flags   []Setting
+
+	path    string // "": no file
+	main    *Document
+	mainErr error
+	// fixed says that the file can be read once only, as a pipe can.
+	fixed bool
+
+	dir     string // "": no limits_dir
+	dirAt   place
+	limits  []Document // of the directory, in the order of their names
+	entries []string   // what else there is to watch: the names of all files in it that count
+	// unread are the mistakes of the directory itself.
+	unread Problems
+
+	limitAt map[string]place // as Config found them
+}
+
+// Read reads the file (none if path is ""), and the files of limits_dir, if that is set in it, in the environment or by a flag. What cannot be
+// read is told by Config. Where there is a directory all files are read until two readings in a row are the same, so that they go together
+// also when they are replaced meanwhile.
+func Read(path string, environ []string, flags []Setting) *Sources {
+	s := &Sources{path: path, environ: environ, flags: flags}
+	if path != "" {
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			s.fixed = true
+		}
+		s.readMain()
+	}
+	s.findDir()
+	s.readDir()
+	for range mostReadings {
+		again := s.Again()
+		if s.dir == "" || again.Fingerprint() == s.Fingerprint() {
+			break
+		}
+		s = again
+	}
+	return s
+}
+
+// mostReadings bounds the attempts: whoever changes files without end gets what is there.
+const mostReadings = 10
+
+// Again reads the same files once more, where they are now.
+func (s *Sources) Again() *Sources {
+	n := &Sources{path: s.path, environ: s.environ, flags: s.flags, fixed: s.fixed, main: s.main, mainErr: s.mainErr, dir: s.dir, dirAt: s.dirAt}
+	if s.path != "" && !s.fixed {
+		n.readMain()
+	}
+	if !bytes.Equal(n.content(), s.content()) { // reading YAML is more work than reading files
+		n.findDir()
+	}
+	n.readDir()
+	return n
+}
+
+func (s *Sources) content() []byte {
+	if s.main == nil {
+		return nil
+	}
+	return s.main.Data
+}
+
+func (s *Sources) readMain() {
+	s.main, s.mainErr = nil, nil
+	data, err := readFile(s.path)
+	if err != nil {
+		s.mainErr = fmt.Errorf("config: %w", err)
+		return
+	}
+	s.main = &Document{Name: s.path, Data: data}
+}
+
+// findDir finds out which directory counts, from all that is said about it.
+func (s *Sources) findDir() {
+	l := merge(s.main, s.environ, s.flags)
+	l.placePaths()
+	s.dir, s.dirAt = l.cfg.LimitsDir, l.at[limitsDirPath]
+}
+
+// readDir reads the directory as a config map is mounted: limits.yaml is a link to ..data/limits.yaml, and ..data to a hidden folder that has a
+// new name each time. So links are followed, hidden names are not read, and a file that has two names is read once.
+func (s *Sources) readDir() {
+	s.limits, s.entries, s.unread = nil, nil, nil
+	if s.dir == "" {
+		return
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		s.cannotRead(s.dirAt.source, s.dirAt, limitsDirPath, err, "make the directory, or remove the setting")
+		return
+	}
+	var seen []os.FileInfo
+	if info, err := os.Stat(s.path); s.path != "" && err == nil {
+		seen = append(seen, info)
+	}
+	for _, e := range entries {
+		if !counts(e.Name()) {
+			continue
+		}
+		path := filepath.Join(s.dir, e.Name())
+		s.entries = append(s.entries, path)
+		info, err := os.Stat(path)
+		if err != nil {
+			s.cannotRead(path, place{}, "", err, "mend or remove it")
+			continue
+		}
+		if !info.Mode().IsRegular() || sameAsOne(seen, info) {
+			continue
+		}
+		seen = append(seen, info)
+		data, err := readFile(path)
+		if err != nil {
+			s.cannotRead(path, place{}, "", err, "mend or remove it")
+			continue
+		}
+		s.limits = append(s.limits, Document{Name: path, Data: data})
+	}
+}
+
+// counts says whether a file of this name in limits_dir is read. What editors leave beside a file has other endings, or a dot before it.
+func counts(name string) bool {
+	ext := filepath.Ext(name)
+	return (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(name, ".")
+}
+
+func sameAsOne(seen []os.FileInfo, info os.FileInfo) bool {
+	for _, other := range seen {
+		if os.SameFile(other, info) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Sources) cannotRead(source string, at place, field string, err error, remedy string) {
+	var p *fs.PathError
+	text := err.Error()
+	if errors.As(err, &p) {
+		text = "cannot be read: " + p.Err.Error()
+		if p.Path != source {
+			text = p.Path + " " + text
+		}
+	}
+	s.unread = append(s.unread, Problem{Source: source, Line: at.line, Column: at.column, Field: field, Text: text + "; " + remedy})
+}
+
+// Config is what the sources amount to. The secret's file is read now, and the node's name defaults to the host's. Errors are [Problems] or
+// say that the file could not be read.
+func (s *Sources) Config() (Config, error) {
+	if s.mainErr != nil {
+		return Config{}, s.mainErr
+	}
+	l := merge(s.main, s.environ, s.flags, s.limits...)
+	l.problems = append(l.problems, s.unread...)
+	l.readSecret()
+	l.placePaths()
+	s.limitAt = l.limitAt
+	cfg, err := l.finish()
+	if err != nil {
+		return Config{}, err
+	}
+	if cfg.Node.Node == "" {
+		host, err := os.Hostname()
+		if err != nil || host == "" {
+			return Config{}, errors.New("config: this machine has no host name: give the node a name with --node or JATAH_NODE")
+		}
+		cfg.Node.Node = host
+	}
+	return cfg, nil
+}
+
+// Fingerprint is the same as long as names and content of all files are, and what kept some from being read.
+func (s *Sources) Fingerprint() [sha256.Size]byte {
+	h := sha256.New()
+	add := func(b []byte) {
+		_ = binary.Write(h, binary.BigEndian, uint64(len(b))) // a hash takes everything
+		h.Write(b)
+	}
+	if s.mainErr != nil {
+		add([]byte(s.mainErr.Error()))
+	}
+	add(s.content())
+	for _, d := range s.limits {
+		add([]byte(d.Name))
+		add(d.Data)
+	}
+	for _, p := range s.unread {
+		add([]byte(p.Error()))
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// Paths are the files and the directory whose content counts, also where they do not exist now. None: nothing can change.
+func (s *Sources) Paths() (paths []string) {
+	if s.path != "" && !s.fixed {
+		paths = append(paths, s.path)
+	}
+	if s.dir != "" {
+		paths = append(paths, s.dir)
+	}
+	return append(paths, s.entries...)
+}
+
+// Dir is limits_dir, "" if there is none.
+func (s *Sources) Dir() string { return s.dir }
+
+// LimitFiles are the names of the files that were read in limits_dir.
+func (s *Sources) LimitFiles() (names []string) {
+	for _, d := range s.limits {
+		names = append(names, filepath.Base(d.Name))
+	}
+	return names
+}
+
+// Emptied says that the configuration file is there and has nothing in it, which is what a full disk and an interrupted save leave behind.
+func (s *Sources) Emptied() error {
+	if s.main == nil || len(bytes.TrimSpace(s.main.Data)) > 0 {
+		return nil
+	}
+	return Problems{{Source: s.path, Line: 1, Column: 1, Text: "the file is empty: if there are to be no settings any more, say so with `limits: []`"}}
+}
