@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jatah-io/jatah/hybrid"
@@ -36,7 +37,11 @@ func (n *Node) SetLimits(limits ...Limit) error {
 		return ErrClosed
 	}
 	gone := n.notAmong(specs)
+	for i := range specs {
+		n.makeWay(&specs[i])
+	}
 	if errs := n.e.CheckAll(specs, gone); errs != nil {
+		n.adopt(n.pub.reg.Names()...)
 		return joinLimits(limits, errs)
 	}
 	for _, i := range parentsFirst(specs) {
@@ -46,8 +51,9 @@ func (n *Node) SetLimits(limits ...Limit) error {
 	}
 	// At the end, because a child that stays may have been under one of them until now.
 	for _, name := range gone {
-		n.remove(name)
+		n.release(name)
 	}
+	n.adopt(slices.Collect(maps.Keys(n.own))...)
 	return nil
 }
 
