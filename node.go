@@ -250,9 +250,7 @@ func (n *Node) Limits() []Limit {
 func (n *Node) RemoveLimit(name string) bool {
 	n.defining.Lock()
 	defer n.defining.Unlock()
-	had := n.release(name)
-	n.adopt()
-	return had
+	return n.release(name)
 }
 
 // release is RemoveLimit for one of several. Called with the lock defining held.
@@ -261,7 +259,7 @@ func (n *Node) release(name string) bool {
 		return false
 	}
 	delete(n.own, name)
-	if n.adoptOne(name); !n.pub.used[name] {
+	if n.adopt(name); n.pub.used[name] == nil {
 		n.remove(name)
 	}
 	return true

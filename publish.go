@@ -1,11 +1,13 @@
 package jatah
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,13 +24,15 @@ var ErrFull = cluster.ErrFull
 // announceWait is how long Publish and Unpublish wait for the members to have heard of it. Who is cut off hears of it later.
 const announceWait = time.Second
 
-// published is what a node knows of limits that were defined for the whole cluster. The register has them all; the rest says what became of
-// them here, and is guarded by Node.defining.
+// published is what a node knows of limits that were defined for the whole cluster. The register has them all. Which of them are in use here
+// follows from the register and from what this node defines itself, and not from the order in which it heard of them, so that all
+// nodes use the same. But for the register it is guarded by Node.defining.
 type published struct {
-	reg     *cluster.Register
-	used    map[string]bool   // are limits of this node now
-	waiting map[string]error  // are not, and why: their parent is not there yet, or this version cannot read them
-	told    map[string]string // what the log has said about them, so that it says so once
+	reg   *cluster.Register
+	defs  map[string]*definition // what the register has
+	under map[string]bool        // of these, those that have a parent
+	used  map[string]*definition // are in use on this node
+	told  map[string]string      // what the log has said about them, so that it says so once
 
 	writing sync.Mutex // guards what follows, and the file
 	failed  time.Time  // the last time that the log said so
@@ -36,8 +40,16 @@ type published struct {
 	changes chan struct{} // room for one: there is something to be written
 }
 
+// definition is a published limit as it was read. Never changed.
+type definition struct {
+	limit Limit
+	spec  hybrid.Spec
+	err   error // this version cannot read it
+}
+
 func newPublished(n *Node) *published {
-	p := &published{used: map[string]bool{}, waiting: map[string]error{}, told: map[string]string{}, changes: make(chan struct{}, 1)}
+	p := &published{defs: map[string]*definition{}, under: map[string]bool{}, used: map[string]*definition{}, told: map[string]string{},
+		changes: make(chan struct{}, 1)}
 	p.reg = cluster.NewRegister(func(names []string) {
 		n.defining.Lock()
 		n.adopt(names...)
@@ -52,8 +64,11 @@ func newPublished(n *Node) *published {
 // everywhere. With Config.StateDir it outlasts a stop of the whole cluster. It is in use on this node when Publish
 // returns, and on all members that can be reached; for those that do not answer it waits a second, or until ctx ends, which is no error.
 //
-// A node whose program defines a limit of the same name goes by its own definition, until it is removed. A limit whose Parent is not there yet
-// is in use as soon as it is. Nothing is changed with an error: ErrLimit, ErrDefined if this node defines the name itself, ErrFull, ErrClosed.
+// A node whose program defines a limit of the same name goes by its own definition, until it is removed. Where its Parent is not
+// there yet it is in use as soon as that is. Two nodes that cannot hear of each other may publish limits that go together with nothing, such as
+// each other's parents: those are in use nowhere until one of them is changed, and the log of each node says so.
+//
+// Nothing is changed with an error: ErrLimit, ErrDefined if this node defines the name itself, ErrFull, ErrClosed.
 func (n *Node) Publish(ctx context.Context, l Limit) (*Limiter, error) {
 	s, err := l.spec()
 	if err != nil {
@@ -63,7 +78,7 @@ func (n *Node) Publish(ctx context.Context, l Limit) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := n.publish(s.Name, l, value)
+	x, err := n.publish(s, l, value)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +86,8 @@ func (n *Node) Publish(ctx context.Context, l Limit) (*Limiter, error) {
 	return x, nil
 }
 
-func (n *Node) publish(name string, l Limit, value []byte) (*Limiter, error) {
+func (n *Node) publish(s hybrid.Spec, l Limit, value []byte) (*Limiter, error) {
+	name := s.Name
 	n.defining.Lock()
 	defer n.defining.Unlock()
 	switch {
@@ -80,24 +96,54 @@ func (n *Node) publish(name string, l Limit, value []byte) (*Limiter, error) {
 	case n.own[name]:
 		return nil, fmt.Errorf("%w: %q; change it there, or remove it there first", ErrDefined, name)
 	}
-	_, err := n.usePublished(l)
-	if was, ok := n.pub.reg.Get(name); err == nil && !(ok && sameLimit(was, value)) {
-		err = n.pub.reg.Put(name, value)
-	}
-	n.adopt(name) // also what was before, if it is not to be changed
-	if err != nil {
+	was := n.pub.defs[name]
+	if err := n.allowed(name, &definition{limit: l, spec: s}); err != nil {
 		return nil, err
 	}
+	if was == nil || was.err != nil || !was.limit.Equal(l) {
+		if err := n.pub.reg.Put(name, value); err != nil {
+			return nil, err
+		}
+		n.adopt(name)
+	}
 	x, ok := n.limiters.Load(name)
-	if !ok { // another node has removed it at this moment
+	if !ok { // another node has removed it, or its parent, at this moment
 		return nil, fmt.Errorf("%w: %q was removed meanwhile", ErrUnknownLimit, name)
 	}
 	return x, nil
 }
 
+// allowed says whether a definition can be published: it fits, and no other that fits now would not.
+func (n *Node) allowed(name string, next *definition) error {
+	p := n.pub
+	var fit []string
+	for other := range p.under {
+		if _, err := n.fits(p.defs[other]); err == nil && !n.own[other] {
+			fit = append(fit, other)
+		}
+	}
+	was, had := p.defs[name]
+	defer func() {
+		if delete(p.defs, name); had {
+			p.defs[name] = was
+		}
+	}()
+	p.defs[name] = next
+	if _, err := n.fits(next); err != nil {
+		return err
+	}
+	slices.Sort(fit)
+	for _, other := range fit {
+		if _, err := n.fits(p.defs[other]); err != nil && other != name {
+			return fmt.Errorf("%w %q: the published limit %q could then not be used: %w", ErrLimit, name, other, err)
+		}
+	}
+	return nil
+}
+
 // Unpublish removes a limit that was published, and all its keys, on all nodes: as [Node.RemoveLimit] does on one. Where a program defines the
 // name too that stays. The removal is remembered for a week; a node that was away for longer, with its StateDir, brings the limit back. It
-// waits as Publish does. Errors: ErrUnknownLimit, ErrDefined, ErrClosed.
+// waits as Publish does. Errors: ErrUnknownLimit, ErrDefined, ErrParent if a published limit has it as Parent, ErrClosed.
 func (n *Node) Unpublish(ctx context.Context, name string) error {
 	if err := n.unpublish(name); err != nil {
 		return err
@@ -114,7 +160,13 @@ func (n *Node) unpublish(name string) error {
 		return ErrClosed
 	case n.own[name]:
 		return fmt.Errorf("%w: %q; remove it there", ErrDefined, name)
-	case !n.pub.reg.Delete(name):
+	}
+	for _, child := range slices.Sorted(maps.Keys(n.pub.under)) {
+		if n.pub.used[child] != nil && n.pub.defs[child].limit.Parent == name {
+			return fmt.Errorf("%w: %q is that of %q; remove or change that first", ErrParent, name, child)
+		}
+	}
+	if !n.pub.reg.Delete(name) {
 		return fmt.Errorf("%w: %q", ErrUnknownLimit, name)
 	}
 	n.adopt(name)
@@ -125,7 +177,7 @@ func (n *Node) unpublish(name string) error {
 func (n *Node) Published(name string) bool {
 	n.defining.Lock()
 	defer n.defining.Unlock()
-	return n.pub.used[name]
+	return n.pub.used[name] != nil
 }
 
 // announce keeps a change and tells the members.
@@ -143,97 +195,146 @@ func (n *Node) announce(ctx context.Context, name string) {
 	}
 }
 
-// adopt makes the limits of this node what the register says of these names, and then of those that could not be used before. Called with
-// the lock defining held.
+// adopt makes the limits of this node what they have to be after these names have changed in the register, or in what this node
+// defines itself. Called with the lock defining held.
 func (n *Node) adopt(names ...string) {
+	p := n.pub
+	todo := make(map[string]bool, len(names)+len(p.under))
 	for _, name := range names {
-		n.adoptOne(name)
+		p.read(name)
+		todo[name] = true
 	}
-	for again := true; again; { // one that is in use now may be the parent of others
-		again = false
-		for _, name := range slices.Sorted(maps.Keys(n.pub.waiting)) {
-			again = n.adoptOne(name) || again
+	maps.Copy(todo, p.under)
+	type fitting struct {
+		name  string
+		depth int
+	}
+	var use []fitting
+	for name := range todo {
+		if d := n.judge(name); d != nil {
+			depth, _ := n.fits(d)
+			use = append(use, fitting{name, depth})
 		}
 	}
-	for name, err := range n.pub.waiting {
-		n.pub.tell(n, name, "a published limit is not in use on this node", err)
+	// Parents first, so that above each limit all is as it is to be.
+	slices.SortFunc(use, func(a, b fitting) int { return cmp.Or(cmp.Compare(a.depth, b.depth), strings.Compare(a.name, b.name)) })
+	for _, u := range use {
+		if err := n.usePublished(p.defs[u.name]); err != nil {
+			p.tell(n, u.name, notInUse, err)
+		}
 	}
 }
 
-// adoptOne says whether a limit is in use now that was not.
-func (n *Node) adoptOne(name string) bool {
+const notInUse = "a published limit is not in use on this node"
+
+// judge returns the definition of a name that is to be in use, if that is another than now. What must not be in use it takes away.
+func (n *Node) judge(name string) *definition {
 	p := n.pub
-	value, live := p.reg.Get(name)
-	delete(p.waiting, name)
+	d := p.defs[name]
+	var err error
 	switch {
 	case n.own[name]:
-		if delete(p.used, name); live {
+		if delete(p.used, name); d != nil {
 			p.tell(n, name, "a limit is published that this node defines itself; its own definition counts here", ErrDefined)
 		} else {
 			delete(p.told, name)
 		}
-		return false
-	case !live:
-		if delete(p.told, name); p.used[name] {
-			n.remove(name)
-			delete(p.used, name)
+		return nil
+	case d == nil:
+		delete(p.told, name)
+	case d.err != nil:
+		p.tell(n, name, notInUse, d.err) // what was stays
+		return nil
+	default:
+		if _, err = n.fits(d); err == nil {
+			if delete(p.told, name); p.used[name] == d {
+				return nil
+			}
+			return d
 		}
-		return false
+		p.tell(n, name, notInUse, err)
 	}
-	l, err := decodeLimit(value)
-	if err == nil && l.Name != name {
-		err = fmt.Errorf("%w: it is the definition of %q", errUnreadable, l.Name)
+	if p.used[name] != nil {
+		n.remove(name)
+		delete(p.used, name)
 	}
-	var new bool
-	if err == nil {
-		new, err = n.usePublished(l)
-	}
-	if err != nil {
-		p.waiting[name] = err // meanwhile it is what it was
-		return false
-	}
-	delete(p.told, name)
-	return new
+	return nil
 }
 
-// usePublished defines a limit as it was published. It says whether there was none of the name before. Called with the lock defining held.
-func (n *Node) usePublished(l Limit) (new bool, err error) {
-	s, err := l.spec()
-	if err != nil {
-		return false, err
+// read takes what the register has.
+func (p *published) read(name string) {
+	delete(p.under, name)
+	value, live := p.reg.Get(name)
+	if !live {
+		delete(p.defs, name)
+		return
 	}
-	was, known := n.limiters.Load(l.Name)
-	if known && !changeable(was.l.Spec(), s) {
-		// It was removed and made anew elsewhere, as it has to be here; but only if it then can be.
-		asNew := s
-		asNew.Name = "new " + s.Name // no limit has a space in its name
-		if errs := n.e.CheckAll([]hybrid.Spec{asNew}, nil); errs != nil {
-			return false, errs[0]
-		}
-		n.remove(l.Name)
-		known = false
+	d := &definition{}
+	if d.limit, d.err = decodeLimit(value); d.err == nil {
+		d.spec, d.err = d.limit.spec()
 	}
-	if _, err := n.define(s, l.Costs); err != nil {
-		if !known {
-			delete(n.pub.used, l.Name)
-		}
-		return false, err
+	if d.err == nil && d.limit.Name != name {
+		d.err = fmt.Errorf("%w: it is the definition of %q", errUnreadable, d.limit.Name)
 	}
-	delete(n.own, l.Name)
-	n.pub.used[l.Name] = true
-	return !known, nil
+	if was := p.defs[name]; was != nil && was.err == nil && d.err == nil && was.limit.Equal(d.limit) {
+		d = was
+	}
+	if p.defs[name] = d; d.err == nil && d.limit.Parent != "" {
+		p.under[name] = true
+	}
 }
 
-// changeable says that a limit can become another while it is in use: permits are not tokens.
-func changeable(was, next hybrid.Spec) bool {
-	permits := func(s hybrid.Spec) bool { return s.Rule != nil && s.Rule.Algorithm == Concurrency }
-	return permits(was) == permits(next)
+// fits says whether a definition goes with those above it, and how many these are: by what is defined here and what is published.
+func (n *Node) fits(d *definition) (depth int, err error) {
+	child := d.spec
+	for child.Parent != "" {
+		depth++
+		parent := child.Parent
+		var s hybrid.Spec
+		switch up := n.pub.defs[parent]; {
+		case parent == d.spec.Name:
+			return 0, fmt.Errorf("%w %q: its parents lead back to itself", ErrLimit, d.spec.Name)
+		case depth > hybrid.MaxParents:
+			return 0, fmt.Errorf("%w %q: it has more than %d parents", ErrLimit, d.spec.Name, hybrid.MaxParents)
+		case n.own[parent]:
+			if x, ok := n.limiters.Load(parent); ok {
+				s = x.l.Spec()
+			}
+		case up != nil && up.err == nil:
+			s = up.spec
+		default:
+			return 0, fmt.Errorf("%w %q: the parent %q of %q is not defined on this node; define it first", ErrLimit, d.spec.Name, parent, child.Name)
+		}
+		if countsPermits(s) {
+			return 0, fmt.Errorf("%w %q: the parent %q counts permits, not tokens", ErrLimit, d.spec.Name, parent)
+		}
+		child = s
+	}
+	return depth, nil
 }
+
+// usePublished defines a limit as it was published. Called with the lock defining held.
+func (n *Node) usePublished(d *definition) error {
+	if was, ok := n.limiters.Load(d.spec.Name); ok && countsPermits(was.l.Spec()) != countsPermits(d.spec) {
+		n.remove(d.spec.Name) // as it was elsewhere, or it could not have been made anew
+	}
+	_, err := n.define(d.spec, d.limit.Costs)
+	delete(n.own, d.spec.Name)
+	if err != nil {
+		n.remove(d.spec.Name)
+		delete(n.pub.used, d.spec.Name)
+		return err
+	}
+	n.pub.used[d.spec.Name] = d
+	return nil
+}
+
+func countsPermits(s hybrid.Spec) bool { return s.Rule != nil && s.Rule.Algorithm == Concurrency }
 
 // makeWay removes a published limit whose place a definition of this program takes, if it cannot become that. Call adopt if nothing
 // comes of it. Called with the lock defining held.
 func (n *Node) makeWay(s *hybrid.Spec) {
-	if was, ok := n.limiters.Load(s.Name); ok && n.pub.used[s.Name] && !changeable(was.l.Spec(), *s) {
+	if was, ok := n.limiters.Load(s.Name); ok && n.pub.used[s.Name] != nil && countsPermits(was.l.Spec()) != countsPermits(*s) {
 		n.remove(s.Name)
 		delete(n.pub.used, s.Name)
 	}

@@ -221,6 +221,66 @@ func TestPublishedChildrenWaitForTheirParents(t *testing.T) {
 	})
 }
 
+// What cannot go together is in use nowhere, whatever arrived first, and what would make it so is refused where it is known.
+func TestPublishedLimitsThatGoWithNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		under := func(l Limit, parent string) Limit {
+			l.Parent = parent
+			return l
+		}
+		start := func() *Node {
+			n, _, _ := begin(t, "", "n1")
+			for _, name := range []string{"a", "b", "c"} {
+				mustPublish(t, n, hourly(name, 5))
+			}
+			mustPublish(t, n, under(hourly("c", 5), "a"))
+			return n
+		}
+		changes := []func(*cluster.Register){
+			func(r *cluster.Register) { put(t, r, under(hourly("a", 6), "b")) },
+			func(r *cluster.Register) { put(t, r, under(hourly("b", 6), "a")) },
+		}
+		for _, order := range [][]int{{0, 1}, {1, 0}} {
+			n := start()
+			for _, i := range order {
+				arrive(t, n, changes[i])
+			}
+			for _, name := range []string{"a", "b", "c"} {
+				if _, ok := n.Lookup(name); ok || n.Published(name) {
+					t.Errorf("order %v: %s is in use", order, name)
+				}
+			}
+			mustPublish(t, n, hourly("a", 7))
+			for _, name := range []string{"a", "b", "c"} {
+				if _, ok := n.Lookup(name); !ok {
+					t.Errorf("order %v: %s is not in use", order, name)
+				}
+			}
+		}
+		n := start()
+		for name, l := range map[string]Limit{"itself": under(hourly("a", 5), "c"), "permits": {Name: "a", Algorithm: Concurrency, Max: 1}} {
+			if _, err := n.Publish(t.Context(), l); !errors.Is(err, ErrLimit) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := n.Unpublish(t.Context(), "a"); !errors.Is(err, ErrParent) || !strings.Contains(err.Error(), `"c"`) {
+			t.Errorf("a parent: %v", err)
+		}
+		last := "c"
+		for i := range 7 {
+			name := fmt.Sprint("deep", i)
+			mustPublish(t, n, under(hourly(name, 5), last))
+			last = name
+		}
+		if _, err := n.Publish(t.Context(), under(hourly("a", 5), "b")); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), `"deep6"`) {
+			t.Errorf("one parent too many, for others: %v", err)
+		}
+		if x, ok := n.Lookup(last); !ok || x.Limit().Parent != "deep5" {
+			t.Error("it changed")
+		}
+	})
+}
+
 // What this version cannot read is kept for others, said once, and not used; what was in use stays.
 func TestPublishedLimitsThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()

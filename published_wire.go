@@ -50,10 +50,3 @@ func decodeLimit(value []byte) (l Limit, err error) {
 	}
 	return l, nil
 }
-
-// sameLimit says whether two values define the same: their bytes differ with the order of maps.
-func sameLimit(a, b []byte) bool {
-	x, err1 := decodeLimit(a)
-	y, err2 := decodeLimit(b)
-	return err1 == nil && err2 == nil && x.Equal(y)
-}

@@ -63,6 +63,13 @@ func filled(t *testing.T, rng *rand.Rand, v reflect.Value) {
 	}
 }
 
+// sameLimit says whether two values define the same: their bytes differ with the order of maps.
+func sameLimit(a, b []byte) bool {
+	x, err1 := decodeLimit(a)
+	y, err2 := decodeLimit(b)
+	return err1 == nil && err2 == nil && x.Equal(y)
+}
+
 func roundTrip(t *testing.T, seed uint64, l Limit) {
 	t.Helper()
 	b, err := encodeLimit(l)
