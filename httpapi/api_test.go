@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi/internal/problems"
 )
 
 // api is a handler over a node of its own, called without a network.
@@ -96,7 +97,7 @@ func checkProblem(t testing.TB, body []byte, status int, slug, field, sentence s
 	if err := dec.Decode(&p); err != nil {
 		t.Fatalf("%v in %s", err, body)
 	}
-	if p.Type != problemType+slug || p.Status != status || p.Title != http.StatusText(status) || p.Field != field {
+	if p.Type != problems.Type+slug || p.Status != status || p.Title != http.StatusText(status) || p.Field != field {
 		t.Errorf("got %+v, want type %s, status %d, field %q", p, slug, status, field)
 	}
 	if !strings.Contains(p.Detail, sentence) {

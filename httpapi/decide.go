@@ -74,7 +74,7 @@ func (h *Handler) decide(ctx context.Context, op operation, s *scratch, deny int
 	l := termsOf(limiter, t.key)
 	s.out = append(appendDecision(s.out[:0], &l, &d, t.echo, t.cost), '\n')
 	h.cfg.decisionHeads(&s.heads, &l.Limit, &d, len(s.out), time.Now)
-	a = answer{status: http.StatusOK, head: s.heads.values(), body: s.out}
+	a = answer{status: http.StatusOK, head: s.heads.Values(), body: s.out}
 	if !d.OK {
 		a.status = deny
 	}
@@ -147,11 +147,7 @@ func (h *Handler) fingerprint(query string, body []byte) uint64 {
 func (h *Handler) write(w http.ResponseWriter, a answer) {
 	head := w.Header()
 	head["Content-Type"] = h.json
-	for i, name := range headNames {
-		if a.head[i] != "" {
-			head[name] = a.head[i : i+1 : i+1]
-		}
-	}
+	a.head.Put(head, h.cfg.fields())
 	if a.status == http.StatusNoContent || a.status == http.StatusResetContent {
 		// As deny_status only: these have no body, the headers must do.
 		delete(head, "Content-Type")

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/big"
-	"math/rand/v2"
 	"net/http/httptest"
 	"regexp"
 	"strconv"
@@ -17,6 +15,7 @@ import (
 	"time"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi/internal/fields"
 )
 
 func TestDecisionsByteForByte(t *testing.T) {
@@ -179,17 +178,22 @@ func TestHeadersCanBeLeftOutOrGiveTheEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, row := range []struct {
 			cfg  Config
-			want string // RateLimit, RateLimit-Policy, X-RateLimit-Limit, -Remaining, -Reset
+			want string // RateLimit, RateLimit-Policy, X-RateLimit-Limit, -Remaining, -Reset; RateLimit-Limit, -Remaining, -Reset
 		}{
-			{Config{}, `"api";r=1;t=1|"api";q=2;w=1|2|1|1`},
-			{Config{OmitRateLimit: true}, `||2|1|1`},
-			{Config{OmitXRateLimit: true}, `"api";r=1;t=1|"api";q=2;w=1|||`},
-			{Config{OmitRateLimit: true, OmitXRateLimit: true}, `||||`},
+			{Config{}, `"api";r=1;t=1|"api";q=2;w=1|2|1|1|||`},
+			{Config{OmitRateLimit: true}, `||2|1|1|||`},
+			{Config{OmitXRateLimit: true}, `"api";r=1;t=1|"api";q=2;w=1||||||`},
+			{Config{OmitRateLimit: true, OmitXRateLimit: true}, `|||||||`},
+			{Config{Legacy: true}, `"api";r=1;t=1|"api";q=2;w=1|2|1|1|2|1|1`},
+			{Config{OmitRateLimit: true, OmitXRateLimit: true, Legacy: true}, `|||||2|1|1`},
 			// The bubble begins on a whole second: half a second later, rounded up, is the next.
-			{Config{ResetEpoch: true}, `"api";r=1;t=1|"api";q=2;w=1|2|1|` + strconv.FormatInt(time.Now().Unix()+1, 10)},
+			{Config{ResetEpoch: true}, `"api";r=1;t=1|"api";q=2;w=1|2|1|` + strconv.FormatInt(time.Now().Unix()+1, 10) + `|||`},
 		} {
 			h := newAPI(t, row.cfg, perSecond("api", 2, 2)).take(`{"limit":"api","key":"u"}`).Header()
-			got := h.Get("RateLimit") + "|" + h.Get("RateLimit-Policy") + "|" + h.Get("X-RateLimit-Limit") + "|" + h.Get("X-RateLimit-Remaining") + "|" + h.Get("X-RateLimit-Reset")
+			got := h.Get("RateLimit") + "|" + h.Get("RateLimit-Policy")
+			for _, family := range []string{"X-RateLimit", "RateLimit"} {
+				got += "|" + h.Get(family+"-Limit") + "|" + h.Get(family+"-Remaining") + "|" + h.Get(family+"-Reset")
+			}
 			if got != row.want {
 				t.Errorf("%+v\n got %s\nwant %s", row.cfg, got, row.want)
 			}
@@ -206,33 +210,8 @@ func TestWaitsAreRoundedUp(t *testing.T) {
 		{-time.Second, 0, "0"}, {0, 0, "0"}, {1, 1, "1"}, {time.Millisecond, 1, "1"}, {time.Millisecond + 1, 1, "2"},
 		{time.Second, 1, "1000"}, {time.Second + 1, 2, "1001"}, {math.MaxInt64 - 1, 9223372037, "9223372036855"}, {jatah.Never, 9223372037, "null"},
 	} {
-		if s, ms := ceilSeconds(row.d), string(appendMillis(nil, row.d)); s != row.seconds || ms != row.millis {
+		if s, ms := fields.CeilSeconds(row.d), string(appendMillis(nil, row.d)); s != row.seconds || ms != row.millis {
 			t.Errorf("%d ns: %d s, %s ms, want %d, %s", row.d, s, ms, row.seconds, row.millis)
-		}
-	}
-}
-
-func TestFillSecondsAreExact(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	for range 20000 {
-		r := jatah.Rate{Count: 1 + rng.Int64()>>rng.IntN(63), Per: time.Duration(1 + rng.Int64()>>rng.IntN(63))}
-		burst := rng.Int64() >> rng.IntN(63)
-		if r.Count < 1 || r.Per < 1 {
-			continue
-		}
-		nanos := new(big.Int).Mul(big.NewInt(burst), big.NewInt(int64(r.Per)))
-		per := new(big.Int).Mul(big.NewInt(r.Count), big.NewInt(int64(time.Second)))
-		want, rest := new(big.Int).QuoRem(nanos, per, new(big.Int))
-		if rest.Sign() > 0 {
-			want.Add(want, big.NewInt(1))
-		}
-		if !want.IsInt64() {
-			want.SetInt64(math.MaxInt64)
-		}
-		if got := fillSeconds(r, burst); got != want.Int64() {
-			t.Fatalf("%d per %d ns, burst %d: %d s, want %v", r.Count, int64(r.Per), burst, got, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi/internal/fields"
 )
 
 // Config says how a [Handler] behaves. The zero value serves all endpoints but
@@ -22,8 +23,10 @@ type Config struct {
 	OmitRateLimit bool
 	// OmitXRateLimit leaves out the headers X-RateLimit-Limit, -Remaining and -Reset.
 	OmitXRateLimit bool
-	// ResetEpoch makes X-RateLimit-Reset the Unix time, in seconds, instead of
-	// the seconds from now.
+	// Legacy adds the older headers RateLimit-Limit, -Remaining and -Reset, with the values of X-RateLimit-*.
+	Legacy bool
+	// ResetEpoch makes X-RateLimit-Reset and RateLimit-Reset the Unix time, in seconds,
+	// instead of the seconds from now.
 	ResetEpoch bool
 
 	// MaxBatch bounds the items of a batch and of a take-all. 0: 1000.
@@ -54,7 +57,7 @@ type Handler struct {
 // scratch is the memory of one request, reused by others once it was answered.
 type scratch struct {
 	in, out []byte
-	heads   heads
+	heads   fields.Set
 }
 
 // keepScratch is the largest buffer that goes back to the pool, so that one

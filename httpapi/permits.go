@@ -127,7 +127,7 @@ func (h *Handler) acquire(w http.ResponseWriter, r *http.Request) {
 	}
 	s.out = append(s.out, '\n')
 	h.cfg.decisionHeads(&s.heads, &limit.Limit, &d, len(s.out), time.Now)
-	a.head, a.body = s.heads.values(), s.out
+	a.head, a.body = s.heads.Values(), s.out
 	h.write(w, a)
 }
 

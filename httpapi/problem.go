@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi/internal/fields"
+	"github.com/jatah-io/jatah/httpapi/internal/problems"
 )
-
-// problemType is the prefix of the type member of a problem. What follows it
-// (the slug) is fixed and may be compared by clients; titles and details may change.
-const problemType = "urn:jatah:problem:"
 
 // knownLimits bounds how many limits the detail of an unknown-limit problem lists.
 const knownLimits = 10
@@ -114,15 +112,7 @@ func quote(s string) string {
 }
 
 func appendProblem(b []byte, p *problem) []byte {
-	b = append(b, `{"type":"`...)
-	b = append(b, problemType...)
-	b = append(b, p.slug...)
-	b = append(b, `","title":`...)
-	b = appendJSON(b, http.StatusText(p.status))
-	b = append(b, `,"status":`...)
-	b = strconv.AppendInt(b, int64(p.status), 10)
-	b = append(b, `,"detail":`...)
-	b = appendJSON(b, p.detail)
+	b = problems.Append(b, p.slug, p.status, p.detail)
 	if p.field != "" {
 		b = append(b, `,"field":`...)
 		b = appendJSON(b, p.field)
@@ -133,13 +123,13 @@ func appendProblem(b []byte, p *problem) []byte {
 func writeProblem(w http.ResponseWriter, p *problem) {
 	body := append(appendProblem(nil, p), '\n')
 	head := w.Header()
-	head.Set("Content-Type", "application/problem+json")
+	head.Set("Content-Type", problems.ContentType)
 	head.Set("Content-Length", strconv.Itoa(len(body)))
 	if p.allow != "" {
 		head.Set("Allow", p.allow)
 	}
 	if p.retry > 0 {
-		head.Set("Retry-After", strconv.FormatInt(ceilSeconds(p.retry), 10))
+		head.Set("Retry-After", strconv.FormatInt(fields.CeilSeconds(p.retry), 10))
 	}
 	w.WriteHeader(p.status)
 	w.Write(body)

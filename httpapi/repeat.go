@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/jatah-io/jatah/httpapi/internal/fields"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 // after it was made; body may be lent from a pool, see keep.
 type answer struct {
 	status int
-	head   *[numHeads]string
+	head   *fields.Values
 	body   []byte
 }
 

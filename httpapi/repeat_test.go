@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi/internal/fields"
 )
 
 func sameAnswer(t *testing.T, a, b *httptest.ResponseRecorder) {
@@ -186,7 +187,7 @@ func TestAfterAPanicOfTheFirstTheNextDecides(t *testing.T) {
 
 // anAnswer is an answer whose parts add up to n bytes.
 func anAnswer(n int) *answer {
-	return &answer{status: 200, head: new([numHeads]string), body: bytes.Repeat([]byte("x"), n)}
+	return &answer{status: 200, head: new(fields.Values), body: bytes.Repeat([]byte("x"), n)}
 }
 
 func TestRepeatsAreBoundedInNumberAndBytes(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi/internal/fields"
 )
 
 // sfItem is a member of a structured-field list whose items are strings with
@@ -88,7 +89,8 @@ func FuzzNamesSurviveAsStructuredFieldStrings(f *testing.F) {
 		f.Add(s, int64(5), int64(7))
 	}
 	f.Fuzz(func(t *testing.T, name string, count, burst int64) {
-		policy := string(appendPolicyItem(nil, name, jatah.Rate{Count: max(0, count), Per: 3600e9}, max(0, burst)))
+		l := jatah.Limit{Name: name, Rate: jatah.Rate{Count: max(0, count), Per: 3600e9}, Burst: max(0, burst)}
+		policy := string(fields.AppendPolicy(nil, &l))
 		items, err := parseSF(policy)
 		if err != nil || len(items) != 1 {
 			t.Fatalf("%q: %v", policy, err)
@@ -103,8 +105,8 @@ func FuzzNamesSurviveAsStructuredFieldStrings(f *testing.F) {
 		if items[0].name != want.String() {
 			t.Fatalf("%q came back as %q", name, items[0].name)
 		}
-		if q := items[0].params["q"]; q != min(max(0, burst), 999_999_999_999_999) {
-			t.Fatalf("q=%d for a burst of %d", q, burst)
+		if q := items[0].params["q"]; q != min(l.Capacity(), 999_999_999_999_999) {
+			t.Fatalf("q=%d for %+v", q, l)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi/internal/fields"
 )
 
 // decideAll makes the decision about all takes in s.in together. The answer's body is s.out.
@@ -32,7 +33,7 @@ func (h *Handler) decideAll(ctx context.Context, s *scratch, deny int) (a answer
 	s.out = appendAll(s.out[:0], &r, limits, takes)
 	i := tightest(&r)
 	h.cfg.decisionHeads(&s.heads, &limits[i].Limit, &r.Decisions[i], len(s.out), time.Now)
-	a = answer{status: http.StatusOK, head: s.heads.values(), body: s.out}
+	a = answer{status: http.StatusOK, head: s.heads.Values(), body: s.out}
 	if !r.OK {
 		a.status = deny
 	}
@@ -63,13 +64,7 @@ func appendAll(b []byte, r *jatah.Result, limits []terms, takes []take) []byte {
 // tightest is the decision that the headers tell of: the refusal that lasts longest, or else where the least is left.
 func tightest(r *jatah.Result) (at int) {
 	for i := range r.Decisions {
-		d, best := &r.Decisions[i], &r.Decisions[at]
-		switch {
-		case d.OK != best.OK:
-			if best.OK {
-				at = i
-			}
-		case d.OK && d.Remaining < best.Remaining, !d.OK && d.RetryAfter > best.RetryAfter:
+		if fields.Tighter(&r.Decisions[i], &r.Decisions[at]) {
 			at = i
 		}
 	}

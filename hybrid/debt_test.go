@@ -134,7 +134,7 @@ func TestFlashOfAllowances(t *testing.T) {
 
 // TestSilentOwner: each fallback, to the token. The limit has a burst of 5: shares of three nodes are 2, 2 and 1.
 func TestSilentOwner(t *testing.T) {
-	silent := func(m Mode, f Fallback, before func(w *world)) *world {
+	silent := func(t *testing.T, m Mode, f Fallback, before func(w *world)) *world {
 		s := slow(5)
 		s.Mode, s.Fallback = m, f
 		w := quiet(t, 3, 0, s)
@@ -147,13 +147,13 @@ func TestSilentOwner(t *testing.T) {
 	}
 	for _, m := range []Mode{Hybrid, Strict} {
 		t.Run(m.String(), func(t *testing.T) {
-			w := silent(m, FallbackDeny, nil)
+			w := silent(t, m, FallbackDeny, nil)
 			for _, n := range w.others("k") {
 				if d := n.ask("k", 1); d.OK || d.Source != SourceDeny || d.RetryAfter <= 0 {
 					t.Errorf("deny: %+v", d)
 				}
 			}
-			w = silent(m, FallbackAllow, nil)
+			w = silent(t, m, FallbackAllow, nil)
 			for _, n := range w.others("k") {
 				for range 20 {
 					if d := n.ask("k", 1); !d.OK || d.Source != SourceAllow {
@@ -161,7 +161,7 @@ func TestSilentOwner(t *testing.T) {
 					}
 				}
 			}
-			w = silent(m, FallbackWait, nil)
+			w = silent(t, m, FallbackWait, nil)
 			for range 10 {
 				for _, n := range w.others("k") {
 					if d := n.ask("k", 1); d.OK || d.Source != SourceShare || d.RetryAfter <= 0 {
@@ -171,7 +171,7 @@ func TestSilentOwner(t *testing.T) {
 				w.sleep(tick)
 			}
 			// A key that nobody has used: the shares, at once. Those of the two nodes that are left, and the odd one with the owner.
-			w = silent(m, FallbackShare, nil)
+			w = silent(t, m, FallbackShare, nil)
 			sum := 0
 			for _, n := range w.others("k") {
 				d := n.ask("k", 1)

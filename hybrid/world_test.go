@@ -135,6 +135,9 @@ type pendingTake struct {
 func (n *simNode) clock() int64 { return n.w.now + n.skew }
 
 func newWorld(t testing.TB, seed uint64, nodes, spare int, spec Spec, keys int) *world {
+	if raceDetector {
+		t.Skip("a world is one goroutine: there is nothing to race, and the detector makes it slow")
+	}
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), cut: map[[2]int]bool{}, spec: spec, meter: map[string]*meter{}, rings: map[string]*ring.Ring{},
 		grace: 20 * sec, byKey: map[string]int{}}
 	for i := range keys {

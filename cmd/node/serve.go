@@ -212,7 +212,7 @@ func check(_ context.Context, c console, args []string) error {
 			fmt.Fprintf(c.out, "  %s\n", line)
 		}
 	}
-	return nil
+	return checkEdge(c.out, cfg)
 }
 
 func describeCluster(cfg config.Config) string {

@@ -38,6 +38,8 @@ type Config struct {
 	LimitsDir string
 	// Limits are sorted as they were first named.
 	Limits []jatah.Limit
+	// Edge is nil if no field of it is set.
+	Edge *Edge
 }
 
 // Document is a configuration file and its content.
@@ -86,6 +88,7 @@ type loader struct {
 	cfg      Config
 	at       map[string]place // where each field was last set
 	limitAt  map[string]place // where each limit was last defined
+	uses     []placedUse      // of the rules of the edge
 	problems Problems
 }
 
@@ -168,6 +171,7 @@ func (l *loader) finish() (Config, error) {
 	}
 	l.checkSecret()
 	l.orderLimits()
+	l.checkEdge()
 	if len(l.problems) > 0 {
 		return Config{}, l.problems
 	}

@@ -160,13 +160,19 @@ func under(path, name string) string {
 	return path + "." + name
 }
 
-// section reads the top level (path "") or the cluster section.
+// section reads the top level (path ""), or the section cluster or edge.
 func (w *walker) section(n ast.Node, path string) {
 	for _, e := range w.entries(n, path) {
 		full := under(path, e.key)
 		switch {
 		case full == "cluster":
 			w.section(e.value, full)
+		case full == edgePath:
+			w.section(e.value, full)
+		case full == edgeRulesPath:
+			w.rules(e.value)
+		case full == edgeAnswerPath:
+			w.loader.cfg.edge().Answer = w.answer(e.value, full)
 		case full == limitsPath:
 			w.limits(e.value)
 		default:
@@ -207,7 +213,10 @@ func sectionNames(path string) []string {
 		}
 	}
 	if path == "" {
-		names = append(names, "cluster", limitsPath)
+		names = append(names, "cluster", limitsPath, edgePath)
+	}
+	if path == edgePath {
+		names = append(names, "answer", "rules")
 	}
 	return names
 }

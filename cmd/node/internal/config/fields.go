@@ -62,7 +62,7 @@ const (
 
 // nodeFields has every field outside limits. The secret has no flag: flags
 // can be read by every user of the machine.
-var nodeFields = []*field{
+var nodeFields = append([]*field{
 	{"http", "http", word, "an address such as " + DefaultHTTP, setAddress(func(c *Config) *string { return &c.HTTP })},
 	{"node", "node", text, "a name that no other node of the cluster has, such as n1", setName(128, func(c *Config) *string { return &c.Node.Node })},
 	{"state_dir", "state-dir", text, "a directory for what was used, which then survives a stop of all nodes, such as /var/lib/jatah", setText(func(c *Config) *string { return &c.Node.StateDir })},
@@ -78,7 +78,7 @@ var nodeFields = []*field{
 	{"cluster.ask_timeout", "ask-timeout", duration, "a duration such as 50ms", setDuration(time.Millisecond, func(c *Config) *time.Duration { return &c.Node.AskTimeout })},
 	{"cluster.expect", "expect", integer, "the number of nodes the cluster is meant to have, such as 3", setExpect},
 	{"cluster.grace", "grace", duration, "a duration such as 60s, or never", setGrace},
-}
+}, edgeFields...)
 
 // limitField is one thing of a limit that can be set. For a list, set is called once for each element.
 type limitField struct {
@@ -184,7 +184,7 @@ func limitFieldOf(name string) *limitField {
 // the reader of a configuration needs to see first.
 func plain(err error) string {
 	s := err.Error()
-	for _, prefix := range []string{"jatah: ", "bucket: ", "hybrid: ", "cluster: "} {
+	for _, prefix := range []string{"jatah: ", "bucket: ", "hybrid: ", "cluster: ", "clientip: ", "edge: ", "bad configuration: "} {
 		s = strings.TrimPrefix(s, prefix)
 	}
 	return s
