@@ -155,7 +155,7 @@ func (r Reader) Limit(v Value, path string) (limit jatah.Limit, ok bool) {
 // blame tells a mistake of a whole limit at the field that it begins with, or else at the limit.
 func (r Reader) blame(err error, v Value, path string, limit jatah.Limit, entries []Entry) {
 	text := Verdict(err, limit.Name)
-	if i := slices.IndexFunc(entries, func(e Entry) bool { return strings.HasPrefix(text, e.Name+" ") }); i >= 0 {
+	if i := slices.IndexFunc(entries, func(e Entry) bool { return strings.HasPrefix(strings.TrimPrefix(text, "the "), e.Name+" ") }); i >= 0 {
 		r.problem(entries[i].At, Under(path, entries[i].Name), "%s", text)
 		return
 	}
