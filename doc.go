@@ -17,7 +17,7 @@
 // not an error.
 //
 // Who would rather wait than be denied calls [Limiter.Wait]. Where the cost of a request is known only when it is over, [Limiter.Reserve]
-// takes an estimate and settles the difference. [Limit.Costs] names what routes cost.
+// takes an estimate and settles the difference. [Limit.Costs] names what routes cost. [Node.Publish] defines a limit on all nodes.
 //
 // # Guarantees
 //

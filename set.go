@@ -40,7 +40,8 @@ func (n *Node) SetLimits(limits ...Limit) error {
 	for i := range specs {
 		n.makeWay(&specs[i])
 	}
-	if errs := n.e.CheckAll(specs, gone); errs != nil {
+	missing := slices.DeleteFunc(slices.Clone(gone), func(name string) bool { return n.pub.defs[name] != nil }) // of others a published one takes the place
+	if errs := n.e.CheckAll(specs, missing); errs != nil {
 		n.adopt(n.pub.reg.Names()...)
 		return joinLimits(limits, errs)
 	}
