@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -237,7 +238,17 @@ func FuzzRegisterMessages(f *testing.F) {
 		}
 		f.Add(b)
 	}
+	for _, v := range []any{&control{Op: opMeta, Name: "n", Addr: "a", Proc: 1 << 60, Data: []byte("d")},
+		&sharedState{Lost: []sharedLost{{Name: "n2", Addr: "10.0.0.2:1", Incarnation: 1 << 30, Claim: 2, Age: time.Hour, Left: true}}, Forgotten: []sharedName{{"n3", 7, "10.0.0.3:1"}}}} {
+		b, err := marshal(v)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
 	f.Add([]byte{0xdd, 0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{0x92, 0xdd, 0xff, 0xff, 0xff, 0xff})
+	f.Add(append([]byte{0x81, 0xa1, 'x'}, bytes.Repeat([]byte{0x91}, 1<<20)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		synctest.Test(t, func(t *testing.T) {
 			w := &world{t: t, net: simnet.New(1)}
@@ -253,6 +264,8 @@ func FuzzRegisterMessages(f *testing.F) {
 				}
 			}
 			_ = NewRegister(nil).Restore(b)
+			n.mergeState(b)
+			_, _ = n.control(&peer{name: "other", wire: "other/0000000001"}, b)
 			for name, rec := range cfg.Register.records {
 				if w := rec.wire(name, time.Now()); !w.valid() {
 					t.Errorf("%+v was taken", w)
@@ -265,6 +278,37 @@ func FuzzRegisterMessages(f *testing.F) {
 			time.Sleep(time.Minute)
 		})
 	})
+}
+
+func TestControlAndSharedStateAreReadAsWritten(t *testing.T) {
+	m := control{Op: opPing, Name: "n", Addr: "a", Proc: 1 << 60, Data: []byte("d")}
+	b, err := marshal(&m)
+	if got, e := readControl(b); err != nil || e != nil || !reflect.DeepEqual(got, m) {
+		t.Errorf("%v %v: %+v", err, e, got)
+	}
+	if b, err = marshal(&control{Op: opLeave}); err == nil {
+		_, err = readControl(b)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	s := sharedState{Lost: []sharedLost{{Name: "n2", Addr: "10.0.0.2:1", Incarnation: 1 << 30, Claim: 2, Age: time.Hour, Left: true}},
+		Forgotten: []sharedName{{"n3", 7, "10.0.0.3:1"}}}
+	if b, err = marshal(&s); err == nil {
+		var got sharedState
+		if got, err = readShared(b); !reflect.DeepEqual(got, s) {
+			t.Errorf("%+v", got)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if b, err = marshal(&sharedState{}); err == nil {
+		_, err = readShared(b)
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // Nodes of a version without a register read what is said to all, and are told nothing of registers.

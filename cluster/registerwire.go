@@ -54,7 +54,7 @@ func (r record) wire(name string, now time.Time) wireRecord {
 }
 
 // wireReader reads what marshal wrote, field by field. The library would make room for as many elements as a message claims to have
-// before it looks for the first of them. After an error all is zero.
+// before it looks for the first of them, and follow arrays within arrays as deep as they go. After an error all is zero.
 type wireReader struct {
 	d   *msgpack.Decoder
 	err error
@@ -111,9 +111,36 @@ func (r *wireReader) stamp() (s stamp) {
 // end gives the error of all of it.
 func (r *wireReader) end() error {
 	if r.err != nil {
-		return fmt.Errorf("%w: register: %w", errPacket, r.err)
+		return fmt.Errorf("%w: %w", errPacket, r.err)
 	}
 	return nil
+}
+
+func readControl(b []byte) (m control, err error) {
+	r := newWireReader(b)
+	r.begin(5)
+	m.Op = op(wireField(r, r.d.DecodeUint8))
+	m.Name, m.Addr = wireField(r, r.d.DecodeString), wireField(r, r.d.DecodeString)
+	m.Proc, m.Data = wireField(r, r.d.DecodeUint64), wireField(r, r.d.DecodeBytes)
+	return m, r.end()
+}
+
+func readShared(b []byte) (s sharedState, err error) {
+	r := newWireReader(b)
+	r.begin(2)
+	s.Lost = wireList(r, func() (l sharedLost) {
+		r.begin(6)
+		l.Name, l.Addr = wireField(r, r.d.DecodeString), wireField(r, r.d.DecodeString)
+		l.Incarnation, l.Claim = wireField(r, r.d.DecodeUint64), wireField(r, r.d.DecodeUint64)
+		l.Age, l.Left = wireField(r, r.d.DecodeDuration), wireField(r, r.d.DecodeBool)
+		return l
+	})
+	s.Forgotten = wireList(r, func() (n sharedName) {
+		r.begin(3)
+		n.Name, n.Proc, n.Addr = wireField(r, r.d.DecodeString), wireField(r, r.d.DecodeUint64), wireField(r, r.d.DecodeString)
+		return n
+	})
+	return s, r.end()
 }
 
 func readRecords(b []byte) ([]wireRecord, error) {

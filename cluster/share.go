@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"sync"
 	"time"
-
-	"github.com/vmihailenco/msgpack/v5"
 )
 
 // ErrAlive: a member cannot be forgotten while it is alive.
@@ -148,9 +146,9 @@ func mix(x uint64) uint64 {
 
 // control acts on a control message.
 func (c *Cluster) control(from *peer, b []byte) ([]byte, error) {
-	var m control
-	if err := msgpack.Unmarshal(b, &m); err != nil {
-		return nil, fmt.Errorf("%w: control: %w", errPacket, err)
+	m, err := readControl(b)
+	if err != nil {
+		return nil, err
 	}
 	switch m.Op {
 	case opLeave:
@@ -283,8 +281,8 @@ func (c *Cluster) localState() []byte {
 
 // mergeState takes the other side's. Called by memberlist without its lock.
 func (c *Cluster) mergeState(b []byte) {
-	var s sharedState
-	if err := msgpack.Unmarshal(b, &s); err != nil {
+	s, err := readShared(b)
+	if err != nil {
 		c.n.dropMalformed.Add(1)
 		return
 	}
