@@ -46,19 +46,24 @@ var ours = []layer{
 		"an error is text with a form; what it is about is for others to know"},
 	{"httpapi", []string{"", "internal/definition", "httpapi/internal/fields", "httpapi/internal/problems"},
 		"httpapi can do what any embedder can: if it needs more, the root's API lacks something"},
+	{"httpapi/client", nil,
+		"who asks a cluster over HTTP does not want a node, its members or its dependencies in the program"},
 	{"httpapi/edge", []string{"", "httpapi/clientip", "httpapi/internal/fields", "httpapi/internal/problems"},
 		"whoever has a server of their own can put the edge before it, without our API"},
 	{"httpapi/metrics", []string{""},
 		"metrics are read from the counters that the root shows to everybody"},
 	{"httpapi/clientip", nil,
 		"who sent a request is told from its headers and a list of proxies; anybody may use it, without a limiter"},
-	{"cmd/node/...", []string{"", "internal/definition", "httpapi", "httpapi/clientip", "httpapi/edge", "httpapi/metrics"},
+	{"cmd/node/...", []string{"", "internal/definition", "httpapi", "httpapi/client", "httpapi/clientip", "httpapi/edge", "httpapi/metrics"},
 		"the program is made of the public packages, so that anybody could have written it"},
 	{"examples/choosing", []string{"bucket"},
 		"it draws what the algorithms do in made-up time, which only bucket has: nodes read the clock"},
-	{"examples/...", []string{"", "httpapi", "httpapi/metrics", "cluster/simnet"},
+	{"examples/...", []string{"", "httpapi", "httpapi/client", "httpapi/metrics", "cluster/simnet"},
 		"an example shows what users can import and should"},
 }
+
+// withNode are the packages that contain a node, and so all that a node needs.
+var withNode = []string{"", "internal/definition", "httpapi", "httpapi/internal/...", "httpapi/edge", "httpapi/metrics", "cmd/node/...", "examples/..."}
 
 // outside says where what is not ours may be, also where it comes through another package.
 var outside = []struct {
@@ -70,11 +75,13 @@ var outside = []struct {
 		"a service that embeds a node may have other metrics; Prometheus is pulled in only by who asks for it"},
 	{"github.com/goccy/go-yaml/...", []string{"cmd/node/..."},
 		"only the program reads files; embedders fill in a struct"},
-	{"github.com/hashicorp/memberlist/...", []string{"cluster", "cluster/simnet", "", "internal/definition", "httpapi", "httpapi/internal/...", "httpapi/edge", "httpapi/metrics", "cmd/node/...", "examples/..."},
+	{"github.com/fsnotify/fsnotify/...", []string{"cmd/node/..."},
+		"only the program reads files that may change; embedders call SetLimits"},
+	{"github.com/hashicorp/memberlist/...", slices.Concat(withNode, []string{"cluster", "cluster/simnet"}),
 		"only cluster knows how members are found, and what is above it; another membership must not change a decision"},
-	{"github.com/buraksezer/consistent/...", []string{"ring", "cluster", "hybrid", "", "internal/definition", "httpapi", "httpapi/internal/...", "httpapi/edge", "httpapi/metrics", "cmd/node/...", "examples/..."},
+	{"github.com/buraksezer/consistent/...", slices.Concat(withNode, []string{"ring", "cluster", "hybrid"}),
 		"only ring knows the algorithm, and what is above it"},
-	{"net", []string{"cluster", "cluster/simnet", "", "internal/definition", "httpapi", "httpapi/internal/...", "httpapi/clientip", "httpapi/edge", "httpapi/metrics", "cmd/node/...", "examples/..."},
+	{"net", slices.Concat(withNode, []string{"cluster", "cluster/simnet", "httpapi/client", "httpapi/clientip"}),
 		"bucket, ring and hybrid do no I/O: they are tested with explicit time and messages in memory"},
 	{"testing", nil,
 		"package testing registers flags and does not belong in a program"},

@@ -242,8 +242,11 @@ func TestNoRequestFindsItsLimitMissingWhileTheSetChanges(t *testing.T) {
 	node, ctx := startAlone(t), t.Context()
 	set := func(i int) []jatah.Limit {
 		n := int64(1_000_000 + i%2) // the limit "changed" is another one each time
-		child := jatah.Limit{Name: "child", Rate: jatah.PerHour(1_000_000), Parent: []string{"same", "changed"}[i%2], Plans: map[string]jatah.Plan{"pro": {Rate: jatah.PerHour(2 * n)}}}
-		comes := perHour(fmt.Sprintf("comes-%d", i%3), 5) // and goes
+		child := jatah.Limit{Name: "child", Rate: jatah.PerHour(1_000_000), Parent: fmt.Sprintf("comes-%d", i%3), Plans: map[string]jatah.Plan{"pro": {Rate: jatah.PerHour(2 * n)}}}
+		comes := perHour(fmt.Sprintf("comes-%d", i%3), 1_000_000) // and goes with the next set, when the child is under another
+		if i%4 == 3 {
+			child.Parent = ""
+		}
 		return []jatah.Limit{child, comes, perHour("same", 1_000_000), perHour("changed", n), {Name: "jobs", Algorithm: jatah.Concurrency, Max: 100 + int64(i%2)}}
 	}
 	if err := node.SetLimits(set(0)...); err != nil {
@@ -282,8 +285,9 @@ func TestNoRequestFindsItsLimitMissingWhileTheSetChanges(t *testing.T) {
 			}
 		})
 	}
-	all.Go(func() { // others that define and remove
-		for !done.Load() {
+	steps := make(chan bool)
+	all.Go(func() { // others that define and remove, at the same time as each change
+		for range steps {
 			if _, err := node.Limit(perHour("mine", 1)); err != nil {
 				t.Error(err)
 			}
@@ -292,6 +296,7 @@ func TestNoRequestFindsItsLimitMissingWhileTheSetChanges(t *testing.T) {
 		}
 	})
 	for i := range 100 {
+		steps <- true
 		if err := node.SetLimits(set(i)...); err != nil {
 			t.Error(err)
 		}
@@ -299,37 +304,63 @@ func TestNoRequestFindsItsLimitMissingWhileTheSetChanges(t *testing.T) {
 			_ = handles["same"].Take(ctx, "w", 1)
 		}
 	}
+	close(steps)
 	done.Store(true)
 	all.Wait()
 }
 
 // The same on three nodes, of which each changes at a time of its own; and what was used is used by all definitions.
 func TestSetLimitsOnAllNodesUnderLoad(t *testing.T) {
-	inBubble(t, 3, slow(100, jatah.Hybrid, jatah.FallbackShare), 2, func(b *bubble) {
-		b.start(3)
-		var admitted int64
-		for round := range 20 {
+	modes(t, func(t *testing.T, mode jatah.Mode) {
+		inBubble(t, 3, slow(100, mode, jatah.FallbackShare), 2, func(b *bubble) {
+			b.start(3)
+			set := func(i int) []jatah.Limit {
+				same, up := b.limit, jatah.Limit{Name: fmt.Sprintf("up-%d", i%2), Rate: jatah.PerSecond(1000), Mode: mode} // goes when the child is under the other
+				same.Burst = 100 - int64(i%2)
+				return []jatah.Limit{same, up, {Name: "child", Rate: jatah.PerSecond(1000 + int64(i%2)), Mode: mode, Parent: up.Name}}
+			}
 			for _, h := range b.hosts {
-				other := perHour("other", int64(1+round))
-				same := b.limit
-				same.Burst = 100 - int64(round%2)
-				if err := h.node().SetLimits(other, same); err != nil {
+				if err := h.node().SetLimits(set(0)...); err != nil {
 					b.t.Fatal(err)
 				}
-				for _, h := range b.hosts {
-					d := h.node().Batch(context.Background(), []jatah.Request{{Limit: b.limit.Name, Key: b.keys[0], Cost: 2}})[0]
-					if d.Err != nil {
-						b.t.Fatalf("round %d at %s: %v", round, h.name, d.Err)
-					}
-					if d.OK {
-						admitted += 2
-					}
-				}
-				time.Sleep(30 * time.Millisecond)
 			}
-		}
-		if admitted < 96 || admitted > 100 {
-			b.t.Errorf("%d admitted, want 100 less what a burst of 99 cuts", admitted)
-		}
+			var done atomic.Bool
+			var all sync.WaitGroup
+			var admitted atomic.Int64
+			for _, h := range b.hosts {
+				all.Go(func() {
+					for i := 0; !done.Load(); i++ {
+						for _, d := range h.node().Batch(context.Background(), []jatah.Request{{Limit: b.limit.Name, Key: b.keys[0], Cost: 2}, {Limit: "child", Key: fmt.Sprint(i), Cost: 1}}) {
+							if d.Err != nil {
+								t.Errorf("%s after %v: %v", h.name, b.now(), d.Err)
+							}
+						}
+						time.Sleep(2 * time.Millisecond)
+					}
+				})
+				all.Go(func() {
+					for !done.Load() {
+						d := h.node().Batch(context.Background(), []jatah.Request{{Limit: b.limit.Name, Key: b.keys[1], Cost: 2}})[0]
+						if d.OK {
+							admitted.Add(2)
+						}
+						time.Sleep(7 * time.Millisecond)
+					}
+				})
+			}
+			for i := range 30 {
+				for _, h := range b.hosts {
+					if err := h.node().SetLimits(set(i + 1)...); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(23 * time.Millisecond)
+				}
+			}
+			done.Store(true)
+			all.Wait()
+			if n := admitted.Load(); n < 90 || n > 100 {
+				t.Errorf("%d admitted of a limit that was 100 and 99 by turns", n)
+			}
+		})
 	})
 }

@@ -73,9 +73,13 @@ func (s *scanner) str() (raw, val []byte, p *problem) {
 	return nil, nil, s.malformed("the end of a string")
 }
 
+// firstEscaped is the room, in bytes, that a string gets at first for what follows its first escape.
+const firstEscaped = 64
+
 // escaped goes on with str at the first backslash.
 func (s *scanner) escaped(start int) (raw, val []byte, p *problem) {
-	val = append(make([]byte, 0, len(s.b)-start), s.b[start:s.i]...)
+	// Not room for all of the body: it may hold many such strings, and each would get that.
+	val = append(make([]byte, 0, s.i-start+firstEscaped), s.b[start:s.i]...)
 	for s.i < len(s.b) {
 		switch c := s.b[s.i]; {
 		case c == '"':

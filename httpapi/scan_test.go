@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -131,6 +132,21 @@ func FuzzTakeBodiesReadAsEncodingJSONReadsThem(f *testing.F) {
 			t.Fatalf("%q: echo %s", body, echo)
 		}
 	})
+}
+
+// The memory that a body takes grows with its length, not with its square, however many strings with escapes are in it.
+func TestManyEscapesTakeLittleMemory(t *testing.T) {
+	const parts = 100_000
+	body := []byte(`{"limit":"api","key":[` + strings.Repeat(`"\n",`, parts) + `"a"]}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, p := decodeTake(body); p != nil {
+		t.Fatal(p.detail)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 {
+		t.Errorf("%d bytes for a body of %d", n, len(body))
+	}
 }
 
 func FuzzBatchesNeverPanic(f *testing.F) {

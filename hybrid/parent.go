@@ -21,17 +21,20 @@ func (l *Limit) BeginUnder(key string, cost int64) *All { return l.e.BeginAll([]
 
 // up is Parent, found anew where the parent was removed and defined again.
 func (l *Limit) up() (*Limit, error) {
-	p := l.parent.Load()
-	if p == nil || !p.gone.Load() {
-		return p, nil
+	for {
+		p := l.parent.Load()
+		if p == nil || !p.gone.Load() {
+			return p, nil
+		}
+		s := l.def.Load()
+		if q, ok := l.e.Lookup(s.Parent); ok {
+			l.parent.CompareAndSwap(p, q)
+			return q, nil
+		}
+		if l.parent.Load() == p { // else the limit was put under another, or none, and then p was removed
+			return nil, fmt.Errorf("%w: %q under %q", ErrParent, s.Name, s.Parent)
+		}
 	}
-	s := l.def.Load()
-	q, ok := l.e.Lookup(s.Parent)
-	if !ok {
-		return nil, fmt.Errorf("%w: %q under %q", ErrParent, s.Name, s.Parent)
-	}
-	l.parent.CompareAndSwap(p, q)
-	return q, nil
 }
 
 // findParent is the parent of a limit that is about to be defined; all parents above must be known and none may be the limit.

@@ -51,7 +51,10 @@ type part struct {
 	hold    hold
 }
 
-type link struct{ take, part int }
+type link struct {
+	take, part int
+	cost       int64 // of the take; parts have the sum
+}
 
 // refused says that the part keeps the whole from passing.
 func (p *part) refused() bool { return p.decided && (p.d.Err != nil || !p.d.OK && !p.s.DryRun) }
@@ -131,7 +134,7 @@ func (x *All) add(take int, l *Limit, key string, cost int64, index map[ledgerKe
 			index[k] = i
 		}
 	}
-	x.links = append(x.links, link{take, i})
+	x.links = append(x.links, link{take, i, cost})
 	p := &x.parts[i]
 	if p.decided && p.d.Err != nil {
 		return p
@@ -280,13 +283,55 @@ func (x *All) lookAt(now int64) {
 
 // Finish waits for the owners that were asked, and then charges all or gives back what was held.
 func (x *All) Finish(ctx context.Context) AllDecision {
-	if !x.done {
-		defer x.end() // also when what follows panics
-		x.await(ctx)
-		x.takeBare()
-		x.end()
+	x.finish(ctx)
+	for range MaxParents {
+		if !x.lostParent() {
+			break
+		}
+		x = x.e.BeginAll(x.again())
+		x.finish(ctx)
 	}
 	return x.result()
+}
+
+func (x *All) finish(ctx context.Context) {
+	if x.done {
+		return
+	}
+	defer x.end() // also when what follows panics
+	x.await(ctx)
+	x.takeBare()
+	x.end()
+}
+
+// lostParent says that nothing was taken because a parent was removed meanwhile, though the limits that the takes name are there: these may have been put
+// under another before, or under none.
+func (x *All) lostParent() (lost bool) {
+	if x.ok || x.e.closed.Load() {
+		return false
+	}
+	for i := range x.parts {
+		lost = lost || x.parts[i].l.gone.Load()
+	}
+	if !lost {
+		return false
+	}
+	for _, t := range x.again() {
+		if t.Limit.gone.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// again are the takes, to be tried once more.
+func (x *All) again() (takes []Take) {
+	for _, k := range x.links {
+		if k.take == len(takes) { // its own key comes first
+			takes = append(takes, Take{x.parts[k.part].l, x.parts[k.part].key, k.cost})
+		}
+	}
+	return takes
 }
 
 func (x *All) await(ctx context.Context) {

@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi/client"
 )
 
 // everyAlgorithm is one file with a limit of each kind, so slow that nothing comes back during a test. A year's windows do not end in one either,
@@ -89,13 +91,13 @@ func TestServeDecidesByEveryAlgorithm(t *testing.T) {
 					t.Fatalf("request %d: %+v, %v", i+1, d, err)
 				}
 				// A queue gives each request its day, counted from the first one, whenever that was.
-				day := int64(24 * 60 * 60 * 1000)
-				if queued := name == "queue" || name == "patient"; queued != (d.DelayMS > 0) && i > 0 || d.DelayMS > int64(i)*day || queued && d.DelayMS < int64(i)*day-patience.Milliseconds() {
-					t.Errorf("request %d: a delay of %d ms", i+1, d.DelayMS)
+				days := time.Duration(i) * 24 * time.Hour
+				if queued := name == "queue" || name == "patient"; queued != (d.Delay > 0) && i > 0 || d.Delay > days || queued && d.Delay < days-patience {
+					t.Errorf("request %d: a delay of %v", i+1, d.Delay)
 				}
 			}
 			d, err := s.ask(s.web, name, "u1")
-			if err != nil || d.Allowed || d.Remaining != 0 || d.RetryAfterMS == nil || *d.RetryAfterMS <= 0 || d.DelayMS != 0 {
+			if err != nil || d.Allowed || d.Remaining != 0 || d.RetryAfter == client.Never || d.RetryAfter <= 0 || d.Delay != 0 {
 				t.Errorf("request 4: %+v, %v", d, err)
 			}
 			if other, err := s.ask(s.web, name, "u2"); err != nil || !other.Allowed {

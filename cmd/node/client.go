@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,9 +8,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/jatah-io/jatah/httpapi/client"
 )
 
 // askTime bounds one question to a node; a decision takes milliseconds.
@@ -24,75 +26,28 @@ func (a *api) register(flags *flagSet) {
 	flags.StringVar(&a.base, "addr", "http://127.0.0.1:8080", "`address` of a node's HTTP API")
 }
 
-// call sends a request, with a body if there is one, and returns the answer's
+// call sends a request, once, with a body if there is one, and returns the answer's
 // body if its status is among those wanted.
 func (a *api) call(ctx context.Context, method, path string, body any, want ...int) (int, []byte, error) {
-	base := strings.TrimSuffix(a.base, "/")
-	if !strings.Contains(base, "://") {
-		base = "http://" + base
-	}
-	var content io.Reader
-	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
-			return 0, nil, err
-		}
-		content = bytes.NewReader(data)
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, base+path, content)
+	c, err := client.New(client.Config{Addrs: []string{a.base}, Timeout: askTime, Retry: client.Retry{Attempts: 1}})
 	if err != nil {
 		return 0, nil, fmt.Errorf("--addr %s is no address: write it as http://127.0.0.1:8080", a.base)
 	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+	r, err := c.Do(ctx, method, path, body)
+	var p *client.Problem
+	switch {
+	case errors.As(err, &p):
+		return p.Status, nil, plain(p)
+	case err != nil:
+		return 0, nil, fmt.Errorf("%w; is the node running, and is --addr right?", plain(err))
+	case !slices.Contains(want, r.Status):
+		return r.Status, nil, fmt.Errorf("%s answered %d %s", r.Addr, r.Status, http.StatusText(r.Status))
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
-			err = u.Err
-		}
-		return 0, nil, fmt.Errorf("no answer from %s: %w; is the node running, and is --addr right?", base, err)
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
-	if err != nil {
-		return 0, nil, fmt.Errorf("reading the answer of %s: %w", base, err)
-	}
-	for _, status := range want {
-		if resp.StatusCode == status {
-			return status, answer, nil
-		}
-	}
-	return resp.StatusCode, nil, fmt.Errorf("%s answered %s%s", base, resp.Status, detailOf(answer))
+	return r.Status, r.Body, nil
 }
 
-// detailOf is what a problem says, as the end of a sentence.
-func detailOf(answer []byte) string {
-	var problem struct{ Detail string }
-	if json.Unmarshal(answer, &problem) != nil || problem.Detail == "" {
-		return ""
-	}
-	return ": " + strings.TrimSuffix(problem.Detail, ".")
-}
-
-type decision struct {
-	Allowed      bool   `json:"allowed"`
-	Limit        string `json:"limit"`
-	Key          string `json:"key"`
-	Plan         string `json:"plan"` // "": the limit's own amounts, or an override's
-	Cost         int64  `json:"cost"`
-	Remaining    int64  `json:"remaining"`
-	RetryAfterMS *int64 `json:"retry_after_ms"` // nil: no wait helps
-	ResetAfterMS *int64 `json:"reset_after_ms"`
-	DelayMS      int64  `json:"delay_ms"` // allowed, but not before this is over
-	Mode         string `json:"mode"`
-	Source       string `json:"source"`
-	DryRun       bool   `json:"dry_run"`
-	Reason       string `json:"reason"`
-}
+// plain is an error of the client for who has not called a package.
+func plain(err error) error { return errors.New(strings.ReplaceAll(err.Error(), "client: ", "")) }
 
 func take(ctx context.Context, c console, args []string) error {
 	flags := newFlags("take", "Asks a node whether KEY may have COST tokens of LIMIT, and takes them if so.\nEnds with 0 if allowed, 3 if denied.")
@@ -112,14 +67,14 @@ func take(ctx context.Context, c console, args []string) error {
 	if err != nil {
 		return err
 	}
-	var d decision
+	var d client.Decision
 	if err := json.Unmarshal(answer, &d); err != nil {
 		return fmt.Errorf("the answer of %s is not a decision: %w", node.base, err)
 	}
 	if *raw {
 		fmt.Fprintln(c.out, strings.TrimSpace(string(answer)))
 	} else {
-		fmt.Fprintln(c.out, d.sentence())
+		fmt.Fprintln(c.out, sentence(d))
 	}
 	if !d.Allowed {
 		return errDenied
@@ -127,25 +82,25 @@ func take(ctx context.Context, c console, args []string) error {
 	return nil
 }
 
-func (d decision) sentence() string {
+func sentence(d client.Decision) string {
 	var b strings.Builder
 	word := "denied"
 	if d.Allowed {
 		word = "allowed"
 	}
-	fmt.Fprintf(&b, "%s: %s %s", word, d.Limit, d.Key)
+	fmt.Fprintf(&b, "%s: %s %s", word, d.Limit, strings.Join(d.Key, " "))
 	if d.Plan != "" {
 		b.WriteString(" as " + d.Plan)
 	}
 	fmt.Fprintf(&b, ", cost %d; %d left", d.Cost, d.Remaining)
-	if d.DelayMS > 0 {
-		fmt.Fprintf(&b, ", go on in %v", millis(d.DelayMS))
+	if d.Delay > 0 {
+		fmt.Fprintf(&b, ", go on in %v", d.Delay)
 	}
 	switch {
-	case d.Allowed && d.ResetAfterMS != nil && *d.ResetAfterMS > 0:
-		fmt.Fprintf(&b, ", full in %v", millis(*d.ResetAfterMS))
-	case !d.Allowed && d.RetryAfterMS != nil:
-		fmt.Fprintf(&b, ", retry in %v", millis(*d.RetryAfterMS))
+	case d.Allowed && d.ResetAfter > 0 && d.ResetAfter != client.Never:
+		fmt.Fprintf(&b, ", full in %v", d.ResetAfter)
+	case !d.Allowed && d.RetryAfter != client.Never:
+		fmt.Fprintf(&b, ", retry in %v", d.RetryAfter)
 	case !d.Allowed:
 		b.WriteString(", no wait helps")
 		if d.Reason != "" {
@@ -157,28 +112,6 @@ func (d decision) sentence() string {
 		b.WriteString(" (dry run: it would be denied)")
 	}
 	return b.String()
-}
-
-func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
-
-type clusterView struct {
-	Node    string  `json:"node"`
-	Ready   bool    `json:"ready"`
-	Reason  string  `json:"reason"`
-	K       int     `json:"k"`
-	Weight  float64 `json:"weight"`
-	GraceMS *int64  `json:"grace_ms"`
-	Members []struct {
-		Name       string  `json:"name"`
-		Addr       string  `json:"addr"`
-		HTTP       string  `json:"http"`
-		Version    string  `json:"version"`
-		State      string  `json:"state"`
-		Since      string  `json:"since"`
-		Partitions int     `json:"partitions"`
-		Share      float64 `json:"share"`
-		Self       bool    `json:"self"`
-	} `json:"members"`
 }
 
 func cluster(ctx context.Context, c console, args []string) error {
@@ -197,18 +130,18 @@ func cluster(ctx context.Context, c console, args []string) error {
 		fmt.Fprintln(c.out, strings.TrimSpace(string(answer)))
 		return nil
 	}
-	var v clusterView
+	var v client.Cluster
 	if err := json.Unmarshal(answer, &v); err != nil {
 		return fmt.Errorf("the answer of %s is not a view of the cluster: %w", node.base, err)
 	}
-	v.print(c.out)
+	printCluster(c.out, v)
 	return nil
 }
 
-func (v clusterView) print(w io.Writer) {
+func printCluster(w io.Writer, v client.Cluster) {
 	grace := "never"
-	if v.GraceMS != nil {
-		grace = millis(*v.GraceMS).String()
+	if v.Grace != client.Never {
+		grace = v.Grace.String()
 	}
 	state := "ready"
 	if !v.Ready {
@@ -222,8 +155,8 @@ func (v clusterView) print(w io.Writer) {
 		if m.Self {
 			name += " *"
 		}
-		if m.Since != "" && m.State != "alive" {
-			state += " since " + m.Since
+		if !m.Since.IsZero() && m.State != "alive" {
+			state += " since " + m.Since.Format(time.RFC3339)
 		}
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%d\t%.1f %%\t%s\n", name, state, m.Addr, m.HTTP, m.Partitions, 100*m.Share, m.Version)
 	}

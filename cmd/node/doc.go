@@ -12,5 +12,6 @@
 //
 // Exit codes: 0 done (take: allowed), 1 failed, 2 used wrongly, 3 take: denied.
 // `serve` ends with 0 on SIGTERM and SIGINT, after handing off what it owns,
-// within 10 seconds; a second signal ends any command at once with 1.
+// within 10 seconds; a second signal ends any command at once with 1. On SIGHUP
+// it reads its files again, if it has any.
 package main

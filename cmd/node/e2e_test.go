@@ -18,7 +18,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jatah-io/jatah/httpapi/client"
 )
+
+type decision = client.Decision
 
 // The tests below run the real binary as real processes on loopback. They wait
 // for conditions, generously, and never assert how fast this machine is.
@@ -236,7 +240,7 @@ func startCluster(t *testing.T, n int, args ...string) []*server {
 
 // members are the names of the members in a state.
 func (s *server) members(state string) []string {
-	var view clusterView
+	var view client.Cluster
 	resp, err := s.web.Get("http://" + s.http + "/v1/cluster")
 	if err != nil {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -65,7 +66,8 @@ func (s *settings) register(flags *flagSet) {
 
 func serve(ctx context.Context, c console, args []string) error {
 	flags := newFlags("serve", "Runs one node. Flags beat the environment (JATAH_HTTP, JATAH_CLUSTER_BIND, ...), which\n"+
-		"beats the file. A node that is told nothing about a cluster is alone.")
+		"beats the file. A node that is told nothing about a cluster is alone. Limits that change in the file\n"+
+		"or in limits_dir count at once, and after SIGHUP.")
 	var given settings
 	given.register(flags)
 	path := flags.String("config", "", "configuration `file`")
@@ -79,11 +81,12 @@ func serve(ctx context.Context, c console, args []string) error {
 	if err != nil {
 		return usageError{"serve", err}
 	}
-	cfg, err := config.Load(*path, c.environ, given.given)
+	sources := config.Read(*path, c.environ, given.given)
+	cfg, err := sources.Config()
 	if err != nil {
 		return err
 	}
-	return runNode(ctx, cfg, log)
+	return runNode(ctx, sources, cfg, log)
 }
 
 func newLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, error) {
@@ -98,7 +101,10 @@ func newLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, erro
 }
 
 // runNode serves until ctx ends or serving fails.
-func runNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, log *slog.Logger) error {
+	hangup := hangups(sources)
+	defer signal.Stop(hangup)
+	started := cfg
 	ln, err := net.Listen("tcp", cfg.HTTP)
 	if err != nil {
 		return bindError(err, cfg.HTTP, "--http, JATAH_HTTP or http in the file")
@@ -119,7 +125,9 @@ func runNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	case err != nil:
 		return err
 	}
-	g.open(httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version), Logger: log}))
+	reload := newReloader(node, sources, started, log)
+	defer reload.start(ctx, hangup)()
+	g.open(httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version, reload.counters), Logger: log}))
 	log.Info("joined", "node", node.Name(), "cluster", cmp.Or(node.Addr(), "none"), "limits", len(cfg.Limits))
 	if err := node.Wait(ctx); err != nil && ctx.Err() == nil {
 		return errors.Join(err, node.Close())
@@ -142,10 +150,8 @@ func startNode(ctx context.Context, cfg config.Config) (*jatah.Node, error) {
 	if err != nil {
 		return nil, bindError(err, cfg.Node.Bind, "--bind, JATAH_CLUSTER_BIND or bind under cluster in the file")
 	}
-	for _, limit := range cfg.Limits {
-		if _, err := node.Limit(limit); err != nil {
-			return nil, errors.Join(err, node.Close())
-		}
+	if err := node.SetLimits(cfg.Limits...); err != nil {
+		return nil, errors.Join(err, node.Close())
 	}
 	return node, nil
 }
@@ -192,17 +198,21 @@ func stop(node *jatah.Node, g *gate, srv *http.Server, log *slog.Logger) error {
 }
 
 func check(_ context.Context, c console, args []string) error {
-	flags := newFlags("check", "Reads a configuration file and the environment as serve would, and says what is wrong\nor what it amounts to.")
+	flags := newFlags("check", "Reads a configuration file, limits_dir and the environment as serve would, and says what is wrong\nor what it amounts to.")
 	if err := flags.parse(c, args, 1); err != nil {
 		return err
 	}
 	path := flags.Arg(0)
-	cfg, err := config.Load(path, c.environ, nil)
+	sources := config.Read(path, c.environ, nil)
+	cfg, err := sources.Config()
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "%s: ok\n", path)
 	fmt.Fprintf(c.out, "node %s, HTTP on %s, %s\n", cfg.Node.Node, cfg.HTTP, describeCluster(cfg))
+	if files := sources.LimitFiles(); cfg.LimitsDir != "" {
+		fmt.Fprintf(c.out, "limits also from %s: %s\n", cfg.LimitsDir, cmp.Or(strings.Join(files, ", "), "no files yet"))
+	}
 	if len(cfg.Limits) == 0 {
 		fmt.Fprintln(c.out, "no limits: every take will be answered with 404 until one is defined")
 	}

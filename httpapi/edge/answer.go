@@ -101,8 +101,8 @@ func (v *Verdict) render(s *scratch, length int, wait time.Duration) *fields.Val
 }
 
 // SetHeaders sets the headers of a response that the verdict is about: RateLimit, RateLimit-Policy, X-RateLimit-* and so on, as the rule's Answer
-// says, and that of a softer step. What other limiters have set is kept: lists are appended to, and in the other fields there is what is
-// tightest. It must be called before the response is written. Refuse does it too.
+// says, that of a softer step, and for a refusal Retry-After. What other limiters have set is kept: lists are appended to, and in the other fields
+// there is what is tightest. It must be called before the response is written. Refuse does it too.
 func (v *Verdict) SetHeaders(head http.Header) {
 	if v.rule == nil {
 		return
@@ -113,13 +113,20 @@ func (v *Verdict) SetHeaders(head http.Header) {
 	if len(v.Takes) == 0 || v.rule.DryRun {
 		return
 	}
+	wait := time.Duration(0)
+	if !v.OK {
+		wait = v.wait()
+	}
 	s := v.edge.borrow()
-	v.render(s, -1, 0).Merge(head, v.rule.answer.fields())
+	v.render(s, -1, wait).Merge(head, v.rule.answer.fields())
 	v.edge.giveBack(s)
 }
 
 // Refuse answers a request that is refused: with the rule's status, Retry-After and what else its Answer says. It does not read the request's body.
 // The verdict must be a refusal (OK is false).
+//
+// A problem has the type urn:jatah:problem: with rate-limited, too-many-in-flight, undecided or bad-request, the names of the limits in
+// violated, and in retry_after_ms what Retry-After says in seconds; null: no wait helps.
 func (v *Verdict) Refuse(w http.ResponseWriter, r *http.Request) {
 	a, s := v.rule.answer, v.edge.borrow()
 	defer v.edge.giveBack(s)

@@ -3,7 +3,11 @@ package edge_test
 import (
 	"errors"
 	"io"
+	"log"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +60,53 @@ func TestWhoIsRefusedFarTooOftenIsDropped(t *testing.T) {
 			t.Errorf("counters %+v", s)
 		}
 	})
+}
+
+// Of a connection of HTTP/2 only the stream ends.
+func TestADropOverHTTP2(t *testing.T) {
+	node, err := jatah.Start(t.Context(), jatah.Config{Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	if _, err := node.Limit(jatah.Limit{Name: "closed", Rate: jatah.PerSecond(0)}); err != nil {
+		t.Fatal(err)
+	}
+	e := mustNew(t, node, edge.Config{Rules: []edge.Rule{{
+		When: []edge.Condition{edge.Path("/closed")}, Uses: []edge.Use{forAll("closed")}, Answer: &edge.Answer{Drop: &edge.Drop{After: 1, Within: time.Hour}},
+	}}})
+	srv := httptest.NewUnstartedServer(e.Middleware(hello))
+	srv.EnableHTTP2 = true
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	var connections atomic.Int64
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	srv.StartTLS()
+	defer srv.Close()
+	for i, want := range []int{429, 0, 200} {
+		path := "/closed"
+		if want == 200 {
+			path = "/"
+		}
+		res, err := srv.Client().Get(srv.URL + path)
+		if err != nil {
+			if want != 0 {
+				t.Errorf("request %d: %v", i, err)
+			}
+			continue
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		if res.StatusCode != want || res.ProtoMajor != 2 {
+			t.Errorf("request %d: %d over %s, want %d", i, res.StatusCode, res.Proto, want)
+		}
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
 }
 
 // Only a refusal by a limit is dropped.

@@ -81,7 +81,11 @@ func (f *flight) serve(next http.Handler, w http.ResponseWriter, r *http.Request
 	done := false
 	defer func() {
 		handBack(r, served)
-		o := Outcome{Status: f.writer.status, Bytes: f.writer.bytes, Failed: !done}
+		o := v.answered
+		if o.Status == 0 {
+			o.Status, o.Bytes = f.writer.status, f.writer.bytes
+		}
+		o.Failed = !done
 		if o.Failed && v.rule.observed && o.Status == 0 {
 			o.Status = http.StatusInternalServerError // nothing was answered, and nothing will be
 		}
@@ -89,6 +93,12 @@ func (f *flight) serve(next http.Handler, w http.ResponseWriter, r *http.Request
 	}()
 	next.ServeHTTP(w, served)
 	done = true
+}
+
+// Answered tells the middleware how the request was answered, where it cannot see it: in frameworks whose handlers do not write to the
+// ResponseWriter that they are given, such as gin. It is called before next returns.
+func (v *Verdict) Answered(status int, bytes int64) {
+	v.answered = Outcome{Status: status, Bytes: max(0, bytes)}
 }
 
 // handBack tells a request what its copy has learned: a handler around this one looks for the pattern at its own request, and the server

@@ -259,6 +259,55 @@ func TestEventsAreStreamed(t *testing.T) {
 	})
 }
 
+// What a request costs in the end is told by how the handler has answered it.
+func TestTheOutcomeIsThatOfTheHandler(t *testing.T) {
+	inBubble(t, []jatah.Limit{{Name: "api", Rate: jatah.PerDay(1000)}}, func(t *testing.T, node *jatah.Node) {
+		var got edge.Outcome
+		use := forAll("api")
+		use.After = []edge.After{func(_ *edge.Request, o edge.Outcome) int64 { got = o; return o.Bytes }}
+		e := mustNew(t, node, edge.Config{Rules: []edge.Rule{{Uses: []edge.Use{use}}}})
+		var h http.HandlerFunc
+		s := serveHTTP(t, e.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h(w, r) })))
+		for _, c := range []struct {
+			name string
+			h    http.HandlerFunc
+			want edge.Outcome
+		}{
+			{"nothing", func(http.ResponseWriter, *http.Request) {}, edge.Outcome{Status: 200}},
+			{"an error after hints", func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusEarlyHints)
+				time.Sleep(time.Second)
+				http.Error(w, "no such thing", http.StatusNotFound)
+			}, edge.Outcome{Status: 404, Bytes: 14, Took: time.Second}},
+			{"a panic", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, edge.Outcome{Status: 500, Failed: true}},
+			{"a panic after the status", func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusAccepted)
+				panic(http.ErrAbortHandler)
+			}, edge.Outcome{Status: 202, Failed: true}},
+			{"another protocol", func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = conn.Close()
+			}, edge.Outcome{Status: 101}},
+			{"a framework", func(_ http.ResponseWriter, r *http.Request) { edge.FromContext(r.Context()).Answered(418, 7) }, edge.Outcome{Status: 418, Bytes: 7}},
+		} {
+			h, got = c.h, edge.Outcome{}
+			_, _ = s.try("POST", "/", nil)
+			synctest.Wait()
+			if got != c.want {
+				t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+			}
+		}
+		l, _ := node.Lookup("api")
+		if st, err := l.Peek(t.Context(), "all"); err != nil || st.Remaining != 1000-6-14-7 {
+			t.Errorf("%d left (%v)", st.Remaining, err)
+		}
+	})
+}
+
 func TestRefusingAllocatesNoMoreThanAdmitting(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes pools forget")

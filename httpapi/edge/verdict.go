@@ -29,15 +29,16 @@ type Verdict struct {
 	// Err says why nothing could be decided, or what is wrong with the request (ErrRequest).
 	Err error
 
-	edge    *Edge
-	rule    *rule
-	request *Request
-	began   time.Time // where the rule is timed
-	settled bool
-	priced  bool      // what it costs is known
-	near    string    // the limits of the softer step
-	inline  [2]Taken  // memory for Takes, enough for most rules
-	names   [2]string // and for Violated
+	edge     *Edge
+	rule     *rule
+	request  *Request
+	began    time.Time // where the rule is timed
+	settled  bool
+	answered Outcome   // as Answered says
+	priced   bool      // what it costs is known
+	near     string    // the limits of the softer step
+	inline   [2]Taken  // memory for Takes, enough for most rules
+	names    [2]string // and for Violated
 }
 
 // Taken is what a request took of one limit.

@@ -202,6 +202,29 @@ func TestNoMoreIsPromisedThanTheWriterBelowCanDo(t *testing.T) {
 	}
 }
 
+func TestHTTP2CanBeFlushedAndNotHijacked(t *testing.T) {
+	var noted writer
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(below http.ResponseWriter, _ *http.Request) {
+		w := noted.wrap(below, 0)
+		if _, ok := w.(http.Hijacker); ok {
+			t.Error("a stream of HTTP/2 is said to be a connection")
+		}
+		w.(http.Flusher).Flush()
+		fmt.Fprint(w, "hello")
+	}))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	res, err := srv.Client().Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, err := io.ReadAll(res.Body); err != nil || string(body) != "hello" || res.ProtoMajor != 2 {
+		t.Errorf("%q over %s, %v", body, res.Proto, err)
+	}
+}
+
 func TestWrappingAllocatesNothing(t *testing.T) {
 	var noted writer
 	below := bothW{plainW{httptest.NewRecorder()}, httptest.NewRecorder(), noHijack{}}

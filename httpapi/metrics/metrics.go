@@ -26,8 +26,9 @@ import (
 )
 
 // Handler serves the metrics of a node, of the Go runtime and of the process, and
-// jatah_build_info with the version, from a registry of its own. It goes into httpapi.Config.Metrics.
-func Handler(node *jatah.Node, version string) http.Handler {
+// jatah_build_info with the version, from a registry of its own, which has what else there is to show too. It goes into httpapi.Config.Metrics.
+// It panics if two collectors have the same metric.
+func Handler(node *jatah.Node, version string, more ...prometheus.Collector) http.Handler {
 	reg := prometheus.NewRegistry()
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "jatah_build_info", Help: "Always 1; the labels say what is running.",
@@ -35,6 +36,7 @@ func Handler(node *jatah.Node, version string) http.Handler {
 	}, func() float64 { return 1 })
 	reg.MustRegister(NewCollector(node), build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg.MustRegister(more...)
 	// Scrapes are few; more than these at once are somebody's mistake.
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }

@@ -223,9 +223,6 @@ func (s *Sources) Paths() (paths []string) {
 	return append(paths, s.entries...)
 }
 
-// Dir is limits_dir, "" if there is none.
-func (s *Sources) Dir() string { return s.dir }
-
 // LimitFiles are the names of the files that were read in limits_dir.
 func (s *Sources) LimitFiles() (names []string) {
 	for _, d := range s.limits {
