@@ -59,4 +59,10 @@ var (
 	ErrSettled = errors.New("jatah: the reservation is settled")
 	// ErrUnknownNode: no member of this name is remembered.
 	ErrUnknownNode = errors.New("jatah: unknown node")
+	// ErrNoAnswer: the member did not answer in time, or is busy or gone. It may have heard the question.
+	ErrNoAnswer = errors.New("jatah: no answer")
+	// ErrUnknownTopic: the member has no Answerer for the topic, or is of a version without any.
+	ErrUnknownTopic = errors.New("jatah: unknown topic")
+	// ErrAnswer: the member's Answerer failed, or its answer cannot be used; the text follows.
+	ErrAnswer = errors.New("jatah: the answer is an error")
 )

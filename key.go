@@ -26,6 +26,28 @@ func Key(parts ...string) string {
 	return string(b)
 }
 
+// SplitKey is the parts that Key joined. A key that Key did not make is one part.
+func SplitKey(key string) []string {
+	rest, joined := strings.CutPrefix(key, "\x00")
+	if !joined {
+		return []string{key}
+	}
+	var parts []string
+	for rest != "" {
+		var size [binary.MaxVarintLen16]byte
+		n, used := binary.Uvarint(size[:copy(size[:], rest)])
+		if used <= 0 || n > uint64(len(rest)-used) {
+			return []string{key}
+		}
+		parts = append(parts, rest[used:used+int(n)])
+		rest = rest[used+int(n):]
+	}
+	if Key(parts...) != key {
+		return []string{key}
+	}
+	return parts
+}
+
 func checkKey(key string) error {
 	switch {
 	case key == "":

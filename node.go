@@ -31,6 +31,7 @@ type Node struct {
 
 	defining sync.Mutex // one definition or removal at a time, so that a limiter fits its limit
 	limiters *xsync.Map[string, *Limiter]
+	topics   topics
 	own      map[string]bool // the limits that Limit and SetLimits defined
 	pub      *published
 }
@@ -56,7 +57,8 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, joined: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter](), own: map[string]bool{}}
+	n := &Node{cfg: cfg, joined: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter](), own: map[string]bool{}, topics: newTopics()}
+	n.topics.set(topTopic, n.answerTop)
 	n.pub = newPublished(n)
 	if cfg.alone() {
 		n.e = hybrid.New(cfg.hybrid(nil, cluster.Config{}.Ring, 0))
@@ -78,6 +80,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		View:     n.setView,
 		Packet:   func(from string, msg []byte) { n.e.Receive(n.e.Now(), from, msg) },
 		Transfer: func(from string, msg []byte) { n.e.ReceiveTransfer(n.e.Now(), from, msg) },
+		Call:     n.answerCall,
 		Down:     func(err error) { n.down.Store(&err) },
 	})
 	if err != nil {

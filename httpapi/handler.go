@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi/edge"
 	"github.com/jatah-io/jatah/httpapi/internal/fields"
 )
 
@@ -52,6 +54,8 @@ type Handler struct {
 	seed    maphash.Seed
 	start   time.Time // epoch of the times given to repeats
 	json    []string  // Content-Type, shared by all responses
+	edge    atomic.Pointer[edge.Edge]
+	strange occasion // of peers that ask by forward auth and are not trusted
 }
 
 // scratch is the memory of one request, reused by others once it was answered.
@@ -87,6 +91,7 @@ func New(node *jatah.Node, cfg Config) *Handler {
 	}
 	h.scratch.New = func() any { return new(scratch) }
 	h.register()
+	_ = node.Answer(penaltiesTopic, h.answerPenalties) // the topic is a good one
 	return h
 }
 
@@ -115,6 +120,8 @@ func (h *Handler) routes() []route {
 		{"DELETE", "/v1/limits/{name...}", h.deleteLimit},
 		{"GET", "/v1/cluster", h.cluster},
 		{"POST", "/v1/forget", h.forget},
+		{"GET", "/v1/penalties", h.listPenalties},
+		{"DELETE", "/v1/penalties", h.liftPenalty},
 		{"GET", "/healthz", h.healthy},
 		{"GET", "/readyz", h.ready},
 	}
@@ -145,6 +152,8 @@ func (h *Handler) register() {
 			})
 		})
 	}
+	h.mux.HandleFunc(forwardAuthPath, h.forwardAuth) // proxies ask by GET, or by the method of the request
+	h.mux.HandleFunc(forwardAuthPath+"/{rules...}", h.forwardAuth)
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, &problem{
 			slug: "unknown-path", status: http.StatusNotFound,

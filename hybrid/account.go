@@ -162,6 +162,7 @@ func (e *Engine) renew(a *account) {
 	delete(e.byGen, a.gen)
 	u := a.u - max(a.sent.u, a.ack.u)
 	owed := -min(0, a.credit.Load())
+	a.limit.top.used.Note(a.key, a.g-a.r-left+owed-a.usedC) // the tick has not seen it yet
 	if a.limit.spec.permits() {
 		owed, u = a.renewHeld(left), 0
 		a.asked = max(1, e.lastTick) // the owner is told also when nothing is held: it may count credit that never arrived
@@ -169,7 +170,7 @@ func (e *Engine) renew(a *account) {
 	a.gen, a.g, a.r, a.u = e.gen, 0, 0, u
 	a.credit.Store(-owed) // under the lock: a spend needs credit, and there is none
 	a.ack, a.sent, a.sentAt, a.until = counters{}, counters{}, 0, 0
-	a.usedC, a.usedAt = owed, e.lastTick
+	a.usedC, a.usedAt = owed, e.lastTick // what is owed has been counted as used
 	e.byGen[a.gen] = a
 	e.activate(a)
 }

@@ -16,6 +16,7 @@ type ask struct {
 
 // waiter is one request that waits for the owner.
 type waiter struct {
+	key   string
 	cost  int64 // 0: wants to know the balance, no tokens
 	until int64
 	hold  *hold // not nil: of a take-all, which holds what it gets there before it spends it
@@ -35,7 +36,7 @@ func (e *Engine) wait(a *account, cost, now int64) *waiter { return e.waitInto(a
 
 // waitInto is wait for a take-all: what the owner grants is held in h.
 func (e *Engine) waitInto(a *account, cost int64, h *hold, now int64) *waiter {
-	w := &waiter{cost: cost, hold: h, until: now + int64(e.cfg.AskTimeout), done: make(chan Decision, 1)}
+	w := &waiter{key: a.key, cost: cost, hold: h, until: now + int64(e.cfg.AskTimeout), done: make(chan Decision, 1)}
 	if a.ask == nil {
 		a.ask = &ask{started: now}
 		if len(e.asks) == 0 {

@@ -26,7 +26,7 @@ func (e *Engine) begin(now int64, l *Limit, key string, cost int64) (Decision, *
 	}
 	e.bind(a)
 	if a.owner == nil || e.silent(a.owner, now) {
-		return e.fall(a, cost, now), nil
+		return e.fallInto(a, cost, nil, now), nil
 	}
 	if !a.live && a.g > 0 && now-a.idleAt > 10*e.tick {
 		e.renew(a) // the owner may have forgotten a quiet key: say nothing that it would have to know

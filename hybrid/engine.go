@@ -243,6 +243,7 @@ func (e *Engine) askLoop() {
 // tick, which the monotonic clock does not show.
 func (e *Engine) Tick(now int64, late time.Duration) {
 	start := time.Now()
+	e.tickTop(now)
 	e.expirePermits(now, late)
 	if e.alone() {
 		if late > 0 {

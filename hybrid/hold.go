@@ -29,6 +29,7 @@ func (a *account) release() {
 func (e *Engine) fallInto(a *account, cost int64, h *hold, now int64) Decision {
 	d := e.fall(a, cost, now)
 	if h == nil || cost == 0 || !d.OK {
+		a.usedByFallback(d.OK, d.Source, cost)
 		return d
 	}
 	if *h = (hold{a: a, cost: cost, gen: a.gen, kind: d.Source, since: a.fallback.started}); d.Source == SourceAhead {
@@ -65,6 +66,7 @@ func (e *Engine) commit(h *hold, now int64) {
 	a := h.a
 	h.a = nil
 	if h.kind == SourceAllow || h.kind == SourceShare {
+		a.usedByFallback(true, h.kind, h.cost)
 		return
 	}
 	a.drop(h.cost)

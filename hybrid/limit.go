@@ -31,6 +31,7 @@ type Limit struct {
 	split    atomic.Pointer[splitShare]
 	counts   [2][Sources]*xsync.Counter // decisions: denied, allowed
 	dryRun   *xsync.Counter
+	top      *top // shared with the plans
 	gone     *atomic.Bool
 	parent   *atomic.Pointer[Limit]
 	warned   atomic.Bool // that an owner does not know the limit
@@ -106,7 +107,7 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 	l, ok := e.limits.Load(s.Name)
 	if !ok {
 		l = &Limit{e: e, accounts: xsync.NewMap[string, *account](), buckets: bucket.NewTable(own.params, e.cfg.MaxKeys), dryRun: xsync.NewCounter(),
-			meters: &atomic.Pointer[bucket.MeterTable]{}, plans: &atomic.Pointer[planTable]{}, gone: &atomic.Bool{}, parent: &atomic.Pointer[Limit]{}}
+			meters: &atomic.Pointer[bucket.MeterTable]{}, plans: &atomic.Pointer[planTable]{}, gone: &atomic.Bool{}, parent: &atomic.Pointer[Limit]{}, top: newTop(now)}
 		l.root = l
 		for i := range l.counts {
 			for j := range l.counts[i] {
@@ -239,12 +240,12 @@ func (l *Limit) Take(ctx context.Context, key string, cost int64) Decision {
 		return s.noTokens()
 	case l.e.alone():
 		if d, ok := l.simple(s, cost); ok {
-			return l.count(s, d)
+			return l.count(s, key, d)
 		}
 		if s.Rule != nil || t != nil {
-			return l.count(s, l.takeBucket(s, key, cost))
+			return l.countBare(s, key, cost, l.takeBucket(s, key, cost))
 		}
-		return l.count(s, l.fromBucket(s, l.buckets.Take(key, l.e.now(), cost), nil))
+		return l.countBare(s, key, cost, l.fromBucket(s, l.buckets.Take(key, l.e.now(), cost), nil))
 	case s.Mode == Hybrid && cost > 0 && s.Rate.Count != 0:
 		if a, ok := l.accounts.Load(key); ok && (t == nil || a.as.Load() == l) {
 			if left, ok := a.spend(cost); ok {
@@ -290,21 +291,21 @@ func (l *Limit) start(s *Spec, key string, cost int64) (Decision, *Pending) {
 		}
 	}
 	if d, ok := l.simple(s, cost); ok {
-		return l.count(s, d), nil
+		return l.count(s, key, d), nil
 	}
 	if l.e.alone() || s.Mode == Split {
-		return l.count(s, l.takeBucket(s, key, cost)), nil
+		return l.countBare(s, key, cost, l.takeBucket(s, key, cost)), nil
 	}
 	now := l.e.now()
 	if a != nil && cost > 0 {
 		if retry := a.mustWait(cost, now); retry > 0 {
 			a.denied.Add(cost)
-			return l.count(s, a.denial(l, cost, retry, SourceLocal, now)), nil
+			return l.count(s, key, a.denial(l, cost, retry, SourceLocal, now)), nil
 		}
 	}
 	d, w := l.e.begin(now, l, key, cost)
 	if w == nil {
-		return l.count(s, d), nil
+		return l.count(s, key, d), nil
 	}
 	return d, w
 }
@@ -314,14 +315,14 @@ func (l *Limit) Finish(ctx context.Context, w *Pending) Decision {
 	s := l.def.Load()
 	select {
 	case d := <-w.done:
-		return l.count(s, d)
+		return l.count(s, w.key, d)
 	case <-ctx.Done():
 		select {
 		case d := <-w.done:
-			return l.count(s, d)
+			return l.count(s, w.key, d)
 		default:
 		}
-		return l.count(s, Decision{Mode: s.Mode, Source: SourceDeny, Err: ctx.Err()})
+		return l.count(s, w.key, Decision{Mode: s.Mode, Source: SourceDeny, Err: ctx.Err()})
 	}
 }
 
@@ -340,13 +341,15 @@ func (l *Limit) simple(s *Spec, cost int64) (d Decision, ok bool) {
 	return d, true
 }
 
-func (l *Limit) count(s *Spec, d Decision) Decision {
+func (l *Limit) count(s *Spec, key string, d Decision) Decision {
 	if d.Err != nil {
 		return d
 	}
 	i := 0
 	if d.OK {
 		i = 1
+	} else {
+		l.top.refused.Note(key, 1)
 	}
 	l.counts[i][d.Source].Inc()
 	if !d.OK && s.DryRun {

@@ -192,6 +192,7 @@ func (l *Limit) adjust(ctx context.Context, key string, refund, charge int64) De
 		d := l.fromBucket(s, r, err)
 		if d.OK = d.Err == nil; d.OK {
 			d.RetryAfter = 0
+			l.top.used.Note(key, charge)
 		}
 		return d
 	}

@@ -204,7 +204,7 @@ func (l *Limit) Acquire(ctx context.Context, key string, ttl time.Duration) (*Pe
 	s := l.def.Load()
 	d, ok := l.simple(s, 1)
 	if ok {
-		return nil, l.count(s, d)
+		return nil, l.count(s, key, d)
 	}
 	ttl, err := s.life(ttl)
 	if err != nil {
@@ -271,7 +271,7 @@ func (l *Limit) finishHeld(ctx context.Context, key string, w *Pending) Decision
 	s := l.def.Load()
 	select {
 	case d := <-w.done:
-		return l.count(s, d)
+		return l.count(s, key, d)
 	case <-ctx.Done():
 	}
 	e := l.e
@@ -279,7 +279,7 @@ func (l *Limit) finishHeld(ctx context.Context, key string, w *Pending) Decision
 	defer e.unlock()
 	select {
 	case d := <-w.done:
-		return l.count(s, d)
+		return l.count(s, key, d)
 	default:
 	}
 	if a, ok := l.accounts.Load(key); ok && a.ask != nil {

@@ -191,6 +191,9 @@ func BenchmarkTickActive(b *testing.B) {
 	for _, side := range []string{"lender", "owner"} {
 		b.Run(side, func(b *testing.B) {
 			w := newBare(b, 2, testSpec(1_000_000, 1_000_000), 4*keys)
+			for range 30 { // as in the test above
+				w.tick()
+			}
 			lender, owner := w.engines[w.names[0]], w.engines[w.names[1]]
 			l, _ := lender.Lookup("api")
 			var accounts []*account

@@ -27,7 +27,11 @@ func (x *All) result() AllDecision {
 	}
 	for i := range x.parts {
 		if p := &x.parts[i]; r.Err == nil && (x.ok || !p.d.OK) {
-			p.d = p.l.count(p.s, p.d)
+			if p.taken {
+				p.d = p.l.countBare(p.s, p.key, p.cost, p.d)
+			} else {
+				p.d = p.l.count(p.s, p.key, p.d)
+			}
 		}
 	}
 	first := -1

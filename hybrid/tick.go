@@ -122,6 +122,7 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 	}
 	k := a.counters()
 	if k.c != a.usedC {
+		a.limit.top.used.Note(a.key, k.c-a.usedC)
 		a.usedC, a.usedAt = k.c, now
 	}
 	hold := int64(idleTicks)

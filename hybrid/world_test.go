@@ -323,7 +323,7 @@ func (n *simNode) settle() {
 		select {
 		case d := <-p.w.done:
 			n.w.slowest = max(n.w.slowest, n.w.now-p.at)
-			n.done(p.key, p.cost, d)
+			n.done(p.key, p.cost, n.limit.count(n.limit.def.Load(), p.key, d)) // as Finish does
 		default:
 			keep = append(keep, p)
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/jatah-io/jatah"
 	"github.com/jatah-io/jatah/cmd/node/internal/config"
+	"github.com/jatah-io/jatah/httpapi/edge"
 )
 
 // describeEdge is the section edge in words: who is believed, and a line for each rule.
@@ -93,6 +93,9 @@ func describeUses(r *config.EdgeRule, limits []jatah.Limit) string {
 	if len(uses) > 1 {
 		text += "; all or none"
 	}
+	if r.Soft != nil {
+		text += fmt.Sprintf("; from %g of a limit on with the header %s", r.Soft.From, cmp.Or(r.Soft.Header, edge.SoftHeader))
+	}
 	if r.Pause != nil {
 		text += "; who goes on when refused is paused, longer each time"
 	}
@@ -125,7 +128,7 @@ func describeCost(c *config.EdgeCost) string {
 	return "(" + text + ")"
 }
 
-// checkEdge prints the edge, and what making it warns of: for that it is made, on a node of its own without a network.
+// checkEdge prints the edge, and what making it warns of.
 func checkEdge(w io.Writer, cfg config.Config) error {
 	if cfg.Edge == nil {
 		return nil
@@ -133,15 +136,7 @@ func checkEdge(w io.Writer, cfg config.Config) error {
 	for _, line := range describeEdge(cfg) {
 		fmt.Fprintln(w, line)
 	}
-	ctx := context.Background()
-	alone := config.Config{Limits: cfg.Limits}
-	alone.Node.Logger = slog.New(slog.DiscardHandler)
-	node, err := startNode(ctx, alone)
-	if err != nil {
-		return err
-	}
-	_, err = cfg.Edge.Open(node, slog.New(warnings{w}))
-	return errors.Join(err, node.Close())
+	return tryEdge(cfg, slog.New(warnings{w}))
 }
 
 // warnings is a slog.Handler that prints the text of warnings.

@@ -126,8 +126,14 @@ func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, lo
 		return err
 	}
 	reload := newReloader(node, sources, started, log)
+	api := httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version, reload.counters), Logger: log})
+	rules := edgePart{api: api, node: node, log: log}
+	if err := rules.set(cfg.Edge); err != nil {
+		return errors.Join(err, node.Close())
+	}
+	reload.parts = append(reload.parts, rules.prepare)
 	defer reload.start(ctx, hangup)()
-	g.open(httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version, reload.counters), Logger: log}))
+	g.open(api)
 	log.Info("joined", "node", node.Name(), "cluster", cmp.Or(node.Addr(), "none"), "limits", len(cfg.Limits))
 	if err := node.Wait(ctx); err != nil && ctx.Err() == nil {
 		return errors.Join(err, node.Close())

@@ -33,6 +33,9 @@ type Config struct {
 	// MaxPenalties bounds how many keys are known that were refused, where rules have a Pause: when there are more those that matter least are
 	// forgotten. 0: DefaultPenalties; the least is 64. Each takes a few hundred bytes and its key.
 	MaxPenalties int
+	// Before is the edge that this one follows, as after a reload: pauses and refusals of rules with the same name go on, so that nobody gets out by a
+	// new configuration; MaxPenalties stays as it was. Nil: none.
+	Before *Edge
 	// Logger gets warnings. Nil: slog.Default.
 	Logger *slog.Logger
 }
@@ -61,6 +64,9 @@ type Edge struct {
 func New(node *jatah.Node, cfg Config) (*Edge, error) {
 	e := &Edge{node: node, cfg: cfg, client: cfg.Client, log: cfg.Logger, start: time.Now()}
 	e.penalties, e.measuring = newPenalties(cfg.MaxPenalties), make(chan struct{}, maxMeasuring)
+	if b := cfg.Before; b != nil {
+		e.penalties, e.start, e.cfg.Before = b.penalties, b.start, nil
+	}
 	if e.log == nil {
 		e.log = slog.Default()
 	}

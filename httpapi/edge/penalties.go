@@ -85,6 +85,7 @@ func (t *penalties) refuse(now int64, rule, key string, p *pause) int64 {
 		s.keys[k] = y
 		t.kept.Add(1)
 	}
+	y.p = p // it may be of a newer edge
 	return y.refuse(now)
 }
 

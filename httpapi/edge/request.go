@@ -15,8 +15,7 @@ type Request struct {
 	Host   string
 	Header http.Header
 
-	// HTTP is the request of a net/http server; nil for others. Behind forward auth it is the proxy's question: Method, Path and
-	// Query are those of the request it asks about.
+	// HTTP is the request of a net/http server; nil for others, also behind forward auth: the proxy's question is not the request it asks about.
 	HTTP *http.Request
 
 	// Account is who is asking, as Config.Account says; "" is nobody known.
@@ -24,6 +23,7 @@ type Request struct {
 
 	ctx      context.Context
 	edge     *Edge
+	only     []string // names of rules; empty: all
 	rawQuery string
 	query    url.Values // parsed from rawQuery when first asked for
 	peer     string

@@ -116,6 +116,9 @@ func (e *Edge) compile(i int, r Rule) (*rule, error) {
 func (v *Verdict) match(rules []*rule) {
 next:
 	for _, r := range rules {
+		if !v.request.asks(r) {
+			continue
+		}
 		for _, holds := range r.When {
 			if !holds(v.request) {
 				continue next

@@ -110,7 +110,7 @@ func TestMistakesInAlgorithmsAreShownWhereTheyAre(t *testing.T) {
 // What the documentation shows can be used.
 func TestTheExamplesOfTheDocumentationAreRead(t *testing.T) {
 	block := regexp.MustCompile("(?s)```yaml\n(.*?)```")
-	for file, least := range map[string]int{"docs/configuration.md": len(jatah.Algorithms()), "README.md": 1, "deploy/jatah.yaml": 1} {
+	for file, least := range map[string]int{"docs/configuration.md": len(jatah.Algorithms()), "docs/http.md": 1, "README.md": 1, "deploy/jatah.yaml": 1} {
 		text, err := os.ReadFile("../../../../" + file)
 		if err != nil {
 			t.Fatal(err)

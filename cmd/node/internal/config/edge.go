@@ -39,6 +39,7 @@ type EdgeRule struct {
 	Use  []EdgeUse // none: exempt
 	// DryRun counts and reports what would be refused, and refuses nothing.
 	DryRun bool
+	Soft   *EdgeSoft   // nil: none
 	Pause  *EdgePause  // nil: none
 	Answer *EdgeAnswer // nil: that of the edge
 }
@@ -83,6 +84,12 @@ func (c *EdgeCost) most() (most int64) {
 		most = max(most, cost)
 	}
 	return most
+}
+
+// EdgeSoft is a softer step before refusal, from a part of a limit on.
+type EdgeSoft struct {
+	From   float64
+	Header string // "": edge.SoftHeader
 }
 
 // EdgePause is a pause that grows; all zero values are the defaults of edge.Pause.

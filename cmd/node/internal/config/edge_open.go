@@ -10,15 +10,16 @@ import (
 	"github.com/jatah-io/jatah/httpapi/edge"
 )
 
-// Open makes the edge that the section describes. The node must have the limits, and must outlive it. A nil logger is slog.Default.
-func (e *Edge) Open(node *jatah.Node, log *slog.Logger) (*edge.Edge, error) {
+// Open makes the edge that the section describes. The node must have the limits, and must outlive it. before is the edge that it
+// follows, nil for none. A nil logger is slog.Default.
+func (e *Edge) Open(node *jatah.Node, before *edge.Edge, log *slog.Logger) (*edge.Edge, error) {
 	client, err := clientip.New(clientip.Config{
 		TrustedProxies: e.TrustedProxies, Header: e.ClientHeader, IPv6Prefix: e.IPv6Prefix, Logger: log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	cfg := edge.Config{Client: client, FailOpen: e.FailOpen, Logger: log}
+	cfg := edge.Config{Client: client, FailOpen: e.FailOpen, Before: before, Logger: log}
 	if e.AccountHeader != "" {
 		cfg.Account = edge.AccountFromHeader(e.AccountHeader)
 	}
@@ -33,6 +34,9 @@ func (e *Edge) Open(node *jatah.Node, log *slog.Logger) (*edge.Edge, error) {
 
 func (r *EdgeRule) rule() edge.Rule {
 	out := edge.Rule{Name: r.Name, DryRun: r.DryRun, Answer: r.Answer.answer()}
+	if s := r.Soft; s != nil {
+		out.Soft = &edge.Soft{From: s.From, Header: s.Header}
+	}
 	if p := r.Pause; p != nil {
 		out.Pause = &edge.Pause{Limit: p.Limit, After: int(min(p.After, math.MaxInt32)), Base: p.Base, Max: p.Max, Factor: p.Factor, Forget: p.Forget}
 	}

@@ -12,10 +12,11 @@ import (
 )
 
 var (
-	ruleFields   = []string{"name", "for", "path", "method", "header", "cookie", "not", "use", "exempt", "dry_run", "pause", "answer"}
+	ruleFields   = []string{"name", "for", "path", "method", "header", "cookie", "not", "use", "exempt", "dry_run", "soft", "pause", "answer"}
 	matchFields  = []string{"path", "method", "header", "cookie"}
 	useFields    = []string{"limit", "key", "plan", "cost", "candidates"}
 	costFields   = []string{"query", "per", "min", "max", "missing", "values"}
+	softFields   = []string{"from", "header"}
 	pauseFields  = []string{"limit", "after", "base", "max", "factor", "forget"}
 	answerFields = []string{"status", "ratelimit", "x_ratelimit", "legacy", "reset", "jitter"}
 )
@@ -46,6 +47,10 @@ func (w *walker) rules(n ast.Node) {
 	if _, empty := n.(*ast.NullNode); empty {
 		return
 	}
+	edge := w.loader.cfg.edge()
+	if seq, ok := n.(*ast.SequenceNode); ok && len(seq.Values) == 0 {
+		return
+	}
 	first := map[string]ast.Node{}
 	for i, item := range w.items(n, edgeRulesPath, "a list, each rule beginning with `- name: `") {
 		path := fmt.Sprintf("%s[%d]", edgeRulesPath, i)
@@ -59,7 +64,7 @@ func (w *walker) rules(n ast.Node) {
 			continue
 		}
 		first[r.Name] = item
-		w.loader.cfg.edge().Rules = append(w.loader.cfg.edge().Rules, r)
+		edge.Rules = append(edge.Rules, r)
 	}
 }
 
@@ -95,6 +100,8 @@ func (w *walker) rule(n ast.Node, path string) (r EdgeRule, given map[string]ast
 			w.truth(e, at, &exempt)
 		case "dry_run":
 			w.truth(e, at, &r.DryRun)
+		case "soft":
+			r.Soft = w.soft(e.value, at)
 		case "pause":
 			r.Pause = w.pause(e.value, at)
 		case "answer":
@@ -111,8 +118,8 @@ func (w *walker) rule(n ast.Node, path string) (r EdgeRule, given map[string]ast
 		w.problem(given["exempt"], under(path, "exempt"), "the rule uses limits too: keep one of the two")
 	case !exempt && given["use"] == nil:
 		w.problem(n, path, "uses no limit: add `use: [{limit: ..., key: [address]}]`, or `exempt: true` if nothing is to be counted")
-	case exempt && (given["dry_run"] != nil || given["pause"] != nil || given["answer"] != nil):
-		w.problem(n, path, "refuses nobody, as exempt: remove dry_run, pause and answer")
+	case exempt && (given["dry_run"] != nil || given["soft"] != nil || given["pause"] != nil || given["answer"] != nil):
+		w.problem(n, path, "refuses nobody, as exempt: remove dry_run, soft, pause and answer")
 	case r.Pause != nil && r.Pause.Limit != "" && !slices.ContainsFunc(r.Use, func(u EdgeUse) bool { return u.Limit == r.Pause.Limit }):
 		w.problem(given["pause"], under(path, "pause"), "counts refusals by %q, which the rule does not use: name one of its limits", shorten(r.Pause.Limit))
 	}

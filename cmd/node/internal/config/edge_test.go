@@ -37,6 +37,7 @@ edge:
         - {limit: address, key: address, cost: {query: rows, per: 500, min: 2, max: 10, missing: 3}}
         - {limit: address, key: text:all, cost: {query: deep_scan, values: {"true": 5, "": 2}}}
       dry_run: true
+      soft: {from: 0.8, header: X-Soft}
       pause: {limit: address, after: 5, base: 2s, max: 1m, factor: 1.5, forget: 30s}
       answer: {status: 503, ratelimit: false, x_ratelimit: false, reset: epoch}
     - {name: rest, for: everyone, use: [{limit: api, key: [route, method, cookie:sid], plan: header:X-Plan}]}
@@ -69,6 +70,7 @@ func TestEveryFieldOfTheEdgeIsRead(t *testing.T) {
 					{Limit: "address", Key: []string{"text:all"}, Cost: &EdgeCost{Query: "deep_scan", Values: map[string]int64{"true": 5, "": 2}}},
 				},
 				DryRun: true,
+				Soft:   &EdgeSoft{From: 0.8, Header: "X-Soft"},
 				Pause:  &EdgePause{Limit: "address", After: 5, Base: 2 * time.Second, Max: time.Minute, Factor: 1.5, Forget: 30 * time.Second},
 				Answer: &EdgeAnswer{Status: 503, NoRateLimit: true, NoXRateLimit: true, Epoch: true},
 			},
@@ -147,6 +149,8 @@ var edgeRefusals = []struct{ name, edge, want string }{
 		`f.yaml:5:52: edge.rules[0].pause: counts refusals by "mail", which the rule does not use`},
 	{"a pause that shrinks", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address}], pause: {factor: 0.5}}\n", `f.yaml:5:68: edge.rules[0].pause.factor: 0.5 is too small`},
 	{"a pause longer than the longest", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address}], pause: {base: 1h, max: 1m}}\n", `f.yaml:5:59: edge.rules[0].pause: begins with 1h0m0s`},
+	{"a softer step from nowhere", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address}], soft: {header: X-Soft}}\n", `f.yaml:5:58: edge.rules[0].soft: has no from: add`},
+	{"a softer step at the end", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address}], soft: {from: 1}}\n", `f.yaml:5:65: edge.rules[0].soft.from: 1 is no part of a limit`},
 	{"a status that is no refusal", "edge: {answer: {status: 200}}\n", `f.yaml:3:25: edge.answer.status: 200 is too small`},
 	{"a reset that is none", "edge: {answer: {reset: unix}}\n", `f.yaml:3:24: edge.answer.reset: "unix" is none of them: there are seconds, epoch`},
 	{"an answer that is none", "edge: {answer: 403}\n", `f.yaml:3:16: edge.answer: needs fields`},

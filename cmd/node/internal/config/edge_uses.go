@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi/edge"
 )
 
 func (w *walker) use(n ast.Node, path string) EdgeUse {
@@ -111,6 +113,33 @@ func (w *walker) table(e entry, path string) map[string]int64 {
 		w.problem(e.value, path, "is empty: write %s", want)
 	}
 	return table
+}
+
+func (w *walker) soft(n ast.Node, path string) *EdgeSoft {
+	s, given := &EdgeSoft{}, false
+	for _, e := range w.entries(n, path) {
+		at := under(path, e.key)
+		switch e.key {
+		case "from":
+			given = true
+			if values, ok := w.values(e, at, number, "a part of the limit, such as 0.8"); ok {
+				var err error
+				if s.From, err = strconv.ParseFloat(values[0], 64); err == nil && !(s.From > 0 && s.From < 1) {
+					err = fmt.Errorf("%s is no part of a limit: write more than 0 and less than 1, such as 0.8", values[0])
+				}
+				w.judge(e, at, err)
+			}
+		case "header":
+			w.filled(e, at, "the name of a header such as "+edge.SoftHeader, &s.Header)
+			w.judge(e, at, checkHeader(cmp.Or(s.Header, edge.SoftHeader)))
+		default:
+			w.noField(e, at, "soft", softFields)
+		}
+	}
+	if !given {
+		w.problem(n, path, "has no from: add `from: ` with the part of the limit from which on the application is told, such as 0.8")
+	}
+	return s
 }
 
 func (w *walker) pause(n ast.Node, path string) *EdgePause {
