@@ -91,6 +91,7 @@ type Cluster struct {
 	left   bool
 	ended  chan struct{} // closed when Close is done
 
+	spread spreader
 	rejoin rejoin // of the goroutine that looks for lost members, and of Start before it
 }
 
@@ -110,6 +111,7 @@ func Start(ctx context.Context, cfg Config, ev Events) (*Cluster, error) {
 		peers: make(map[string]*peer), gone: make(map[string]*peer), lost: make(map[string]lostMember),
 		forgotten: make(map[string]goneProcess), warned: make(map[string]time.Time),
 		settled: make(map[netip.AddrPort]bool), began: time.Now(),
+		spread: spreader{backlog: make(map[*peer]*backlog), members: make(chan struct{}, 1), turn: make(lock, 1)},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.snap.Store(&snapshot{view: &View{Self: cfg.Name}})
@@ -136,6 +138,10 @@ func Start(ctx context.Context, cfg Config, ev Events) (*Cluster, error) {
 	c.spawn(c.rejoinLoop)
 	c.spawn(c.strangerLoop)
 	c.spawn(c.sureLoop)
+	if cfg.Register != nil {
+		c.membersChanged()
+		c.spawn(c.spreadLoop)
+	}
 	return c, nil
 }
 

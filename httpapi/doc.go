@@ -23,7 +23,7 @@
 //
 // # No guarantees
 //
-//   - There is no authentication. Whoever reaches the address may take, reset and forget.
+//   - There is no authentication. Whoever reaches the address may take, reset, forget and define limits.
 //   - Repeats are known to one node only: behind a balancer send them to the same node.
 //   - A batch is not atomic; its items are decided in order, each on its own.
 //

@@ -123,6 +123,8 @@ func (h *Handler) routes() []route {
 		{"DELETE", "/v1/keys", h.resetKey},
 		{"GET", "/v1/limits", h.listLimits},
 		{"GET", "/v1/limits/{name...}", h.getLimit}, // a name may have slashes
+		{"PUT", "/v1/limits/{name...}", h.putLimit},
+		{"DELETE", "/v1/limits/{name...}", h.deleteLimit},
 		{"GET", "/v1/cluster", h.cluster},
 		{"GET", "/v1/top", h.top},
 		{"POST", "/v1/forget", h.forget},
