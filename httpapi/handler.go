@@ -118,6 +118,7 @@ func (h *Handler) routes() []route {
 		{"GET", "/v1/limits/{name...}", h.getLimit}, // a name may have slashes
 		{"GET", "/v1/cluster", h.cluster},
 		{"POST", "/v1/forget", h.forget},
+		{"GET", "/v1/edge", h.edgeStats},
 		{"GET", "/v1/penalties", h.listPenalties},
 		{"DELETE", "/v1/penalties", h.liftPenalty},
 		{"GET", "/healthz", h.healthy},
