@@ -98,6 +98,7 @@ func (r *rule) addPause() error {
 type penalty struct {
 	p        *pause
 	until    int64 // end of the last pause
+	opens    int64 // when the limit lets pass what it refused last
 	quiet    int64 // since when: the last refusal, or the end of the pause
 	level    int32 // how many steps it has climbed
 	refusals int32 // since the last pause
@@ -157,13 +158,14 @@ func (v *Verdict) paused() bool {
 		return false
 	}
 	t, e := &v.Takes[p.use], v.edge
-	rest := time.Duration(e.penalties.rest(e.since(), v.Rule, t.Key))
+	rest, opens := e.penalties.rest(e.since(), v.Rule, t.Key)
 	if rest == 0 {
 		return false
 	}
-	v.Paused, v.RetryAfter = true, rest
+	wait := time.Duration(max(rest, opens)) // or it would be told to come back for the next refusal
+	v.Paused, v.RetryAfter = true, wait
 	v.Violated, t.refused = append(v.Violated, t.Name), true
-	t.Decision = jatah.Decision{RetryAfter: rest, ResetAfter: rest}
+	t.Decision = jatah.Decision{RetryAfter: wait, ResetAfter: wait}
 	if l, ok := e.node.Lookup(t.Name); ok {
 		t.limiter, t.Decision.Mode = l, l.Limit().Mode
 	}
@@ -180,7 +182,11 @@ func (v *Verdict) punish() {
 	if !t.refused {
 		return // it was another
 	}
-	if rest := e.penalties.refuse(e.since(), v.Rule, t.Key, p); rest > 0 {
+	wait := t.Decision.RetryAfter
+	if wait == jatah.Never {
+		wait = 0 // what costs less may pass
+	}
+	if rest := e.penalties.refuse(e.since(), v.Rule, t.Key, int64(wait), p); rest > 0 {
 		v.Paused, v.RetryAfter = true, max(v.RetryAfter, time.Duration(rest))
 	}
 }

@@ -36,14 +36,14 @@ func TestPausesGrowAndEndByThemselves(t *testing.T) {
 		{264 + 30, 0}, {294 + 30, 0}, {324 + 59, 4}, // never quiet for a minute
 		{387 + 3600, 0}, {3987, 0}, {3987, 1},
 	} {
-		if got := all.refuse(c.at*s, "r", "k", p); got != c.want*s {
+		if got := all.refuse(c.at*s, "r", "k", 0, p); got != c.want*s {
 			t.Errorf("a refusal at %d s leaves a pause of %v, want %d s", c.at, time.Duration(got), c.want)
 		}
-		if rest := all.rest(c.at*s, "r", "k"); rest != c.want*s {
+		if rest, _ := all.rest(c.at*s, "r", "k"); rest != c.want*s {
 			t.Errorf("at %d s the rest is %v, want %d s", c.at, time.Duration(rest), c.want)
 		}
 		if c.want > 0 {
-			if rest := all.rest((c.at+c.want)*s, "r", "k"); rest != 0 {
+			if rest, _ := all.rest((c.at+c.want)*s, "r", "k"); rest != 0 {
 				t.Errorf("the pause from %d s on does not end: %v", c.at, time.Duration(rest))
 			}
 		}
@@ -148,7 +148,7 @@ func TestPausesAreWhatATwinSays(t *testing.T) {
 			case rng.IntN(50) == 0:
 				busy = !busy
 			case busy && rng.IntN(2) == 0:
-				if got, want := all.refuse(w.now, "r", key, p), w.refuse(key); got != want {
+				if got, want := all.refuse(w.now, "r", key, 0, p), w.refuse(key); got != want {
 					t.Fatalf("seed %d at %d: a refusal of %s leaves %d, the twin says %d", seed, w.now, key, got, want)
 				}
 			case rng.IntN(200) == 0:
@@ -160,7 +160,7 @@ func TestPausesAreWhatATwinSays(t *testing.T) {
 				delete(w.keys, key)
 			}
 			for k, x := range w.keys {
-				if rest := all.rest(w.now, "r", k); rest != x.pausedFor {
+				if rest, _ := all.rest(w.now, "r", k); rest != x.pausedFor {
 					t.Fatalf("seed %d at %d: the rest of %s is %d, the twin says %d", seed, w.now, k, rest, x.pausedFor)
 				}
 			}
@@ -207,7 +207,7 @@ func TestAFloodOfKeysForgetsNoneThatIsPaused(t *testing.T) {
 		if s := all.shard(penaltyKey{"r", key}); inShard[s] < 8 {
 			inShard[s]++
 			for range 5 {
-				all.refuse(int64(i), "r", key, p)
+				all.refuse(int64(i), "r", key, 0, p)
 			}
 			paused[key] = true
 		}
@@ -215,7 +215,7 @@ func TestAFloodOfKeysForgetsNoneThatIsPaused(t *testing.T) {
 	now := int64(time.Minute)
 	for i := range 5000 {
 		key := fmt.Sprint("flood", rng.IntN(2500))
-		if all.refuse(now+int64(i), "r", key, p) > 0 {
+		if all.refuse(now+int64(i), "r", key, 0, p) > 0 {
 			paused[key] = true // came back often enough
 		}
 		if n := all.kept.Load(); n > 640 {
@@ -223,14 +223,15 @@ func TestAFloodOfKeysForgetsNoneThatIsPaused(t *testing.T) {
 		}
 	}
 	for i := range 200 {
-		if key := fmt.Sprint("bad", i); paused[key] && all.rest(now, "r", key) == 0 {
+		key := fmt.Sprint("bad", i)
+		if rest, _ := all.rest(now, "r", key); paused[key] && rest == 0 {
 			t.Fatalf("seed %d: %s is not paused any more", seed, key)
 		}
 	}
 	// In an hour and a half all is over, and room is made of that.
 	later := now + int64(150*time.Minute)
 	for i := range 2000 {
-		all.refuse(later, "r", fmt.Sprint("later", i), p)
+		all.refuse(later, "r", fmt.Sprint("later", i), 0, p)
 	}
 	for _, x := range all.list(later, "", func(ns int64) time.Time { return time.Unix(0, ns) }) {
 		if x.Level > 0 || !x.Until.IsZero() {
@@ -263,7 +264,10 @@ func TestWhichPenaltyIsForgottenFirst(t *testing.T) {
 func TestPenaltiesOfRulesAreKeptApart(t *testing.T) {
 	p := compiled(t, Pause{After: 1})
 	all := newPenalties(0)
-	if all.refuse(0, "a", "k", p) == 0 || all.rest(0, "b", "k") != 0 {
+	if all.refuse(0, "a", "k", 0, p) == 0 {
+		t.Error("no pause")
+	}
+	if rest, _ := all.rest(0, "b", "k"); rest != 0 {
 		t.Error("a pause by one rule holds for another")
 	}
 	at := func(ns int64) time.Time { return time.Unix(0, ns) }

@@ -78,6 +78,14 @@ func TestTheLongerWaitIsTold(t *testing.T) {
 			if v := decide(t, e, request("GET", "/", someone)); v.OK || !v.Paused || v.RetryAfter != want {
 				t.Errorf("%s: %+v", limit, v)
 			}
+			time.Sleep(20 * time.Second)
+			// While it is paused nobody asks the limit: what it said holds, but that no wait helps holds for that request only.
+			if want -= 20 * time.Second; limit == "never" {
+				want = 40 * time.Second
+			}
+			if v := decide(t, e, request("GET", "/", someone)); v.OK || !v.Paused || v.RetryAfter != want {
+				t.Errorf("%s, in the pause: %+v", limit, v)
+			}
 		}
 	})
 }

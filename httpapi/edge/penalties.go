@@ -55,10 +55,10 @@ func (t *penalties) shard(k penaltyKey) *penaltyShard {
 	return &t.shards[maphash.Comparable(t.seed, k)%penaltyShards]
 }
 
-// rest is how long a key is still paused.
-func (t *penalties) rest(now int64, rule, key string) int64 {
+// rest is how long a key is still paused, and until its limit lets pass what it refused last.
+func (t *penalties) rest(now int64, rule, key string) (rest, opens int64) {
 	if t.kept.Load() == 0 {
-		return 0
+		return 0, 0
 	}
 	k := penaltyKey{rule, key}
 	s := t.shard(k)
@@ -66,13 +66,13 @@ func (t *penalties) rest(now int64, rule, key string) int64 {
 	defer s.mu.Unlock()
 	y := s.keys[k]
 	if y == nil {
-		return 0
+		return 0, 0
 	}
-	return max(0, y.until-now)
+	return max(0, y.until-now), max(0, y.opens-now)
 }
 
-// refuse notes that the limit refused a key, and returns the rest of the pause that this begins or was in already, else 0.
-func (t *penalties) refuse(now int64, rule, key string, p *pause) int64 {
+// refuse notes that the limit refused a key for so long, and returns the rest of the pause that this begins or was in already, else 0.
+func (t *penalties) refuse(now int64, rule, key string, wait int64, p *pause) int64 {
 	k := penaltyKey{rule, key}
 	s := t.shard(k)
 	s.mu.Lock()
@@ -85,6 +85,7 @@ func (t *penalties) refuse(now int64, rule, key string, p *pause) int64 {
 		s.keys[k] = y
 		t.kept.Add(1)
 	}
+	y.opens = saturating(now, wait)
 	y.p = p // it may be of a newer edge
 	return y.refuse(now)
 }
