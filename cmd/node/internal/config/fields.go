@@ -67,6 +67,7 @@ var nodeFields = append([]*field{
 	{"node", "node", text, "a name that no other node of the cluster has, such as n1", setName(128, func(c *Config) *string { return &c.Node.Node })},
 	{"state_dir", "state-dir", text, "a directory for what was used, which then survives a stop of all nodes, such as /var/lib/jatah", setText(func(c *Config) *string { return &c.Node.StateDir })},
 	{limitsDirPath, "limits-dir", text, "a directory with files of limits, such as /etc/jatah/limits.d", setText(func(c *Config) *string { return &c.LimitsDir })},
+	{"log_refusals", "log-refusals", boolean, "true or false", setBool(func(c *Config) *bool { return &c.LogRefusals })},
 	{"cluster.name", "cluster", text, "the cluster's name, such as jatah", setName(64, func(c *Config) *string { return &c.Node.Cluster })},
 	{"cluster.bind", "bind", word, "an address such as " + DefaultBind, setAddress(func(c *Config) *string { return &c.Node.Bind })},
 	{"cluster.advertise", "advertise", word, "the address at which the others reach this node, such as 10.0.0.5:7946", setAdvertise},
