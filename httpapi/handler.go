@@ -128,6 +128,7 @@ func (h *Handler) routes() []route {
 		{"GET", "/v1/cluster", h.cluster},
 		{"GET", "/v1/top", h.top},
 		{"POST", "/v1/forget", h.forget},
+		{"GET", "/v1/edge", h.edgeStats},
 		{"GET", "/v1/penalties", h.listPenalties},
 		{"DELETE", "/v1/penalties", h.liftPenalty},
 		{"GET", "/healthz", h.healthy},
