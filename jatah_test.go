@@ -17,7 +17,7 @@ func ExampleStart() {
 		return
 	}
 	defer node.Close()
-	api, err := node.Limit(jatah.Limit{Name: "api", Rate: jatah.PerMinute(60), Burst: 2})
+	api, err := node.Limit(jatah.Limit{Name: "api", Rate: jatah.PerHour(100), Burst: 2})
 	if err != nil {
 		fmt.Println(err)
 		return
