@@ -28,7 +28,8 @@ type record struct {
 	sent, done time.Duration
 	node, key  int
 	outcome    outcome
-	elsewhere  bool // not decided by credit, share or owner but by a fallback
+	elsewhere  bool // not decided by credit or owner but by a fallback
+	ahead      bool // the fallback was to spend ahead of a share
 }
 
 // service is a small web application before one node: it says hello to a user
@@ -80,6 +81,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		fmt.Fprintf(w, "hello %s, %d left\n", user, d.Remaining)
 	}
+	rec.ahead = d.Source == "ahead"
 	rec.elsewhere = d.Source == "share" || d.Source == "ahead" || d.Source == "deny" || d.Source == "allow"
 	s.log.add(rec)
 }
