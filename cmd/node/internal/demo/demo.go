@@ -113,13 +113,21 @@ func Run(ctx context.Context, o Options) (kept bool, err error) {
 	return v.kept, nil
 }
 
-// startAll starts the nodes and a service before each.
+// startAll starts a service for each node, and the nodes.
 func (s *show) startAll(ctx context.Context) error {
+	s.journal = newJournal(users)
+	// Services choose their ports first: the addresses that are found free after that must stay so.
+	for i := range nodes {
+		service, err := startService(i, s.Limit.Name, s.journal)
+		if err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+		s.services = append(s.services, service)
+	}
 	addresses, err := freeAddresses(2 * nodes)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	s.journal = newJournal(users)
 	for i := range nodes {
 		s.states[i] = "starting"
 		p := &process{
@@ -133,15 +141,10 @@ func (s *show) startAll(ctx context.Context) error {
 				p.args = append(p.args, "--join", addresses[nodes+j])
 			}
 		}
-		s.processes = append(s.processes, p)
+		s.processes, s.services[i].api = append(s.processes, p), "http://"+p.http
 		if err := p.start(); err != nil {
 			return fmt.Errorf("demo: %w", err)
 		}
-		service, err := startService(i, s.Limit.Name, "http://"+p.http, s.journal)
-		if err != nil {
-			return fmt.Errorf("demo: %w", err)
-		}
-		s.services = append(s.services, service)
 	}
 	patience, cancel := patiently(ctx)
 	defer cancel()

@@ -44,13 +44,14 @@ type service struct {
 	addr   string
 }
 
-func startService(node int, limit, api string, log *journal) (*service, error) {
+// startService begins to answer requests; before the first one, say the address of its node.
+func startService(node int, limit string, log *journal) (*service, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	s := &service{
-		node: node, limit: limit, api: api, log: log, addr: ln.Addr().String(),
+		node: node, limit: limit, log: log, addr: ln.Addr().String(),
 		// No time limit of its own: how long a decision takes while a node is
 		// down is what the demo shows.
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: workers}},
