@@ -48,7 +48,7 @@ type Config struct {
 	// MaxKeys bounds the keys kept, per limit where this node is alone, else in all. Default 1 Mi.
 	MaxKeys int
 
-	// StateDir is a directory that only this node's processes write to, in a file named after Node: what was used survives a stop of
+	// StateDir is a directory that only this node's processes write to, in files named after Node: what was used, and published limits, survive a stop of
 	// the whole cluster, so set it for quotas of hours and more, on every node. Empty: nothing is kept. It is made if it does not exist.
 	StateDir string
 	// StateInterval is how often the file is written while the node runs; a crash of all nodes at once forgets what was used

@@ -40,21 +40,25 @@ var ours = []layer{
 		"hybrid decides without I/O, so that a seed replays a run; it reaches the network through its own interface"},
 	{"", []string{"bucket", "ring", "cluster", "hybrid", "internal/topk"},
 		"the root ties the layers together; what speaks HTTP is above it, so that embedding a node does not bring a server"},
+	{"internal/definition", []string{""},
+		"the file of a node and its API define limits in the same words, so they are read in one place, which knows neither YAML nor HTTP"},
 	{"httpapi/internal/fields", []string{""},
 		"headers are written from what the root decides, in one form for all that answer HTTP"},
 	{"httpapi/internal/problems", nil,
 		"an error is text with a form; what it is about is for others to know"},
-	{"httpapi", []string{"", "httpapi/edge", "httpapi/internal/fields", "httpapi/internal/problems"},
+	{"httpapi", []string{"", "internal/definition", "httpapi/edge", "httpapi/internal/..."},
 		"httpapi can do what any embedder can: if it needs more, the root's API lacks something"},
 	{"httpapi/client", nil,
 		"who asks a cluster over HTTP does not want a node, its members or its dependencies in the program"},
-	{"httpapi/edge", []string{"", "httpapi/clientip", "httpapi/internal/fields", "httpapi/internal/problems"},
+	{"httpapi/edge", []string{"", "httpapi/clientip", "httpapi/internal/..."},
 		"whoever has a server of their own can put the edge before it, without our API"},
+	{"httpapi/internal/refusals", []string{""},
+		"refusals writes lines about keys, for whatever refuses over HTTP"},
 	{"httpapi/metrics", []string{"", "httpapi/edge"},
 		"metrics are read from the counters that the root shows to everybody"},
 	{"httpapi/clientip", nil,
 		"who sent a request is told from its headers and a list of proxies; anybody may use it, without a limiter"},
-	{"cmd/node/...", []string{"", "httpapi", "httpapi/client", "httpapi/clientip", "httpapi/edge", "httpapi/metrics"},
+	{"cmd/node/...", []string{"", "internal/definition", "httpapi", "httpapi/client", "httpapi/clientip", "httpapi/edge", "httpapi/metrics"},
 		"the program is made of the public packages, so that anybody could have written it"},
 	{"examples/choosing", []string{"bucket"},
 		"it draws what the algorithms do in made-up time, which only bucket has: nodes read the clock"},
@@ -63,7 +67,7 @@ var ours = []layer{
 }
 
 // withNode are the packages that contain a node, and so all that a node needs.
-var withNode = []string{"", "httpapi", "httpapi/internal/...", "httpapi/edge", "httpapi/metrics", "cmd/node/...", "examples/..."}
+var withNode = []string{"", "internal/definition", "httpapi", "httpapi/internal/...", "httpapi/edge", "httpapi/metrics", "cmd/node/...", "examples/..."}
 
 // outside says where what is not ours may be, also where it comes through another package.
 var outside = []struct {

@@ -17,7 +17,9 @@
 // not an error.
 //
 // Who would rather wait than be denied calls [Limiter.Wait]. Where the cost of a request is known only when it is over, [Limiter.Reserve]
-// takes an estimate and settles the difference. [Limit.Costs] names what routes cost.
+// takes an estimate and settles the difference. [Limit.Costs] names what routes cost. [Node.Publish] defines
+// a limit on all nodes. [Node.Top] says which keys use most and which are
+// refused most in the whole cluster; [Node.AskAll] puts questions of your own to all members.
 //
 // # Guarantees
 //

@@ -33,6 +33,7 @@ type Node struct {
 	limiters *xsync.Map[string, *Limiter]
 	topics   topics
 	own      map[string]bool // the limits that Limit and SetLimits defined
+	pub      *published
 }
 
 // Start makes a node and joins its cluster. It returns when the node is ready to decide: its share of every limit is
@@ -58,6 +59,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, joined: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter](), own: map[string]bool{}, topics: newTopics()}
 	n.topics.set(topTopic, n.answerTop)
+	n.pub = newPublished(n)
 	if cfg.alone() {
 		n.e = hybrid.New(cfg.hybrid(nil, cluster.Config{}.Ring, 0))
 		if err := n.openState(); err != nil {
@@ -69,6 +71,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		return n, nil
 	}
 	cc := cfg.cluster()
+	cc.Register = n.pub.reg
 	n.e = hybrid.New(cfg.hybrid(network{n}, cc.Ring, smallMessage))
 	if err := n.openState(); err != nil {
 		return nil, err
@@ -190,7 +193,7 @@ func (n *Node) Wait(ctx context.Context) error {
 
 // Limit defines a limit, or changes the one of the same name while it is in use: what was used stays used. Only a change to or from
 // mode split starts keys anew, since a share of one's own knows nothing of a pool: it may let one burst through once more. The
-// error wraps ErrLimit. A Parent must be defined on this node already.
+// error wraps ErrLimit. A Parent must be defined on this node already. It takes the place of a published limit of the name, see Publish, on this node.
 func (n *Node) Limit(l Limit) (*Limiter, error) {
 	s, err := l.spec()
 	if err != nil {
@@ -198,7 +201,10 @@ func (n *Node) Limit(l Limit) (*Limiter, error) {
 	}
 	n.defining.Lock()
 	defer n.defining.Unlock()
-	return n.define(s, l.Costs)
+	n.makeWay(&s)
+	x, err := n.define(s, l.Costs)
+	n.adopt(s.Name)
+	return x, err
 }
 
 // define is the second half of Limit. Called with the lock defining held.
@@ -241,15 +247,28 @@ func (n *Node) Limits() []Limit {
 	return ls
 }
 
-// RemoveLimit forgets a limit and all its keys; it says whether there was one. Requests through handles on it are refused from then on,
+// RemoveLimit forgets a limit that Limit or SetLimits defined and all its keys; it says whether there was one. If one of the name is published
+// that takes its place, and what was used stays used. Otherwise requests through handles on it are refused from then on,
 // also those that wait, and so are takes of limits that have it as Parent, with ErrParent, until it is defined again.
 func (n *Node) RemoveLimit(name string) bool {
 	n.defining.Lock()
 	defer n.defining.Unlock()
-	return n.remove(name)
+	return n.release(name)
 }
 
-// remove is RemoveLimit with the lock defining held.
+// release is RemoveLimit for one of several. Called with the lock defining held.
+func (n *Node) release(name string) bool {
+	if !n.own[name] {
+		return false
+	}
+	delete(n.own, name)
+	if n.adopt(name); n.pub.used[name] == nil {
+		n.remove(name)
+	}
+	return true
+}
+
+// remove forgets a limit, whoever defined it. Called with the lock defining held.
 func (n *Node) remove(name string) bool {
 	ok := n.e.Remove(name)
 	delete(n.own, name)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jatah-io/jatah/hybrid"
@@ -36,7 +37,12 @@ func (n *Node) SetLimits(limits ...Limit) error {
 		return ErrClosed
 	}
 	gone := n.notAmong(specs)
-	if errs := n.e.CheckAll(specs, gone); errs != nil {
+	for i := range specs {
+		n.makeWay(&specs[i])
+	}
+	missing := slices.DeleteFunc(slices.Clone(gone), func(name string) bool { return n.pub.defs[name] != nil }) // of others a published one takes the place
+	if errs := n.e.CheckAll(specs, missing); errs != nil {
+		n.adopt(n.pub.reg.Names()...)
 		return joinLimits(limits, errs)
 	}
 	for _, i := range parentsFirst(specs) {
@@ -46,8 +52,9 @@ func (n *Node) SetLimits(limits ...Limit) error {
 	}
 	// At the end, because a child that stays may have been under one of them until now.
 	for _, name := range gone {
-		n.remove(name)
+		n.release(name)
 	}
+	n.adopt(slices.Collect(maps.Keys(n.own))...)
 	return nil
 }
 

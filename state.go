@@ -69,7 +69,7 @@ func openState(n *Node) (*state, error) {
 		return nil, fmt.Errorf("%w: StateDir (state_dir): %w; name a directory that this process may write to", ErrConfig, err)
 	}
 	s := &state{n: n, path: name + ".state", lock: lock, stop: make(chan struct{})}
-	if err := s.load(); err != nil {
+	if err := cmp.Or(s.load(), s.loadLimits()); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return s, nil
@@ -79,6 +79,9 @@ func (n *Node) openState() (err error) {
 	if n.cfg.StateDir != "" {
 		n.state, err = openState(n)
 	}
+	n.defining.Lock()
+	defer n.defining.Unlock()
+	n.adopt(n.pub.reg.Names()...)
 	return err
 }
 
@@ -96,28 +99,35 @@ func (n *Node) abandonState() {
 	}
 }
 
-// load reads the file, if there is one.
+// load gives the engine what the file has.
 func (s *state) load() error {
-	data, err := os.ReadFile(s.path)
+	return s.read(s.path, s.header(), "keys start as if there were none", func(payload []byte) error {
+		return s.n.e.Restore(s.n.e.Now(), time.Now(), payload)
+	})
+}
+
+// read hands over what is in a file, if there is one. One that cannot be used is set aside, and without says what then holds.
+func (s *state) read(path string, want stateHeader, without string, use func(payload []byte) error) error {
+	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return fmt.Errorf("%w: StateDir (state_dir): %w; make the file readable or remove it", ErrConfig, err)
 	}
-	payload, err := readState(data, s.header())
+	payload, err := readState(data, want)
 	if err == nil {
-		err = s.n.e.Restore(s.n.e.Now(), time.Now(), payload)
+		err = use(payload)
 	}
 	if err == nil {
-		s.n.cfg.Logger.Info("state read", "file", s.path, "bytes", len(data))
+		s.n.cfg.Logger.Info("state read", "file", path, "bytes", len(data))
 		return nil
 	}
-	bad := fmt.Sprintf("%s.bad-%s", s.path, time.Now().UTC().Format("20060102T150405.000"))
-	if e := os.Rename(s.path, bad); e != nil {
-		return fmt.Errorf("%w: the state file %s cannot be used (%w), and not set aside: %w; remove it", ErrConfig, s.path, err, e)
+	bad := fmt.Sprintf("%s.bad-%s", path, time.Now().UTC().Format("20060102T150405.000"))
+	if e := os.Rename(path, bad); e != nil {
+		return fmt.Errorf("%w: the state file %s cannot be used (%w), and not set aside: %w; remove it", ErrConfig, path, err, e)
 	}
-	s.n.cfg.Logger.Error("the state file cannot be used; it is set aside, and keys start as if there were none", "file", s.path, "set_aside_as", bad, "err", err)
+	s.n.cfg.Logger.Error("the state file cannot be used; it is set aside, and "+without, "file", path, "set_aside_as", bad, "err", err)
 	return nil
 }
 
@@ -129,11 +139,11 @@ func (s *state) header() stateHeader {
 func readState(data []byte, want stateHeader) ([]byte, error) {
 	line, rest, ok := bytes.Cut(data[:min(len(data), stateHeaderSize)], []byte("\n"))
 	var h stateHeader
-	if !ok || json.Unmarshal(line, &h) != nil || h.Format != stateFormat {
+	if !ok || json.Unmarshal(line, &h) != nil || h.Format != want.Format {
 		return nil, fmt.Errorf("%w: it does not begin as one", errForeign)
 	}
-	if h.Version != stateVersion {
-		return nil, fmt.Errorf("%w: its format is version %d, this program reads version %d; use the program that wrote it, or do without", errForeign, h.Version, stateVersion)
+	if h.Version != want.Version {
+		return nil, fmt.Errorf("%w: its format is version %d, this program reads version %d; use the program that wrote it, or do without", errForeign, h.Version, want.Version)
 	}
 	body := len(data) - sha256.Size
 	if len(rest) == 0 || body <= len(line) {
@@ -163,28 +173,22 @@ func (s *state) run(every time.Duration) {
 			}
 		}
 	})
+	s.done.Go(s.runLimits)
 }
 
 // end writes for the last time, once the engine is closed, and lets the directory go.
 func (s *state) end() error {
 	close(s.stop)
 	s.done.Wait()
-	return errors.Join(s.write(), s.lock.Close())
+	return errors.Join(s.write(), s.endLimits(), s.lock.Close())
 }
 
 // write replaces the file. An error is counted and logged, never more.
 func (s *state) write() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	h := s.header()
 	now := time.Now()
-	h.Written = now.UTC().Format(time.RFC3339Nano)
-	line, err := json.Marshal(h)
-	if err == nil {
-		data := append(append(line, '\n'), s.n.e.Snapshot(s.n.e.Now(), now)...)
-		sum := sha256.Sum256(data)
-		err = replaceFile(s.path, append(data, sum[:]...))
-	}
+	err := replaceSealed(s.path, s.header(), now, s.n.e.Snapshot(s.n.e.Now(), now))
 	if err == nil {
 		s.writes.Add(1)
 		return nil
@@ -195,6 +199,18 @@ func (s *state) write() error {
 		s.n.cfg.Logger.Error("state not written; a stop of the whole cluster would forget what was used since the last time", "file", s.path, "err", err)
 	}
 	return fmt.Errorf("jatah: state not written: %w", err)
+}
+
+// replaceSealed makes a file of a header and a payload that readState finds whole or not at all.
+func replaceSealed(path string, h stateHeader, now time.Time, payload []byte) error {
+	h.Written = now.UTC().Format(time.RFC3339Nano)
+	line, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	data := append(append(line, '\n'), payload...)
+	sum := sha256.Sum256(data)
+	return replaceFile(path, append(data, sum[:]...))
 }
 
 // replaceFile makes data the content of a file, whole or not at all, also when the machine stops meanwhile.

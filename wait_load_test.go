@@ -147,13 +147,19 @@ func ExampleLimiter_Wait() {
 		}
 		fmt.Println("sent")
 	}
-	hasty, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-	defer cancel()
-	_, err = mail.Wait(hasty, "smtp", 1)
+	reports, err := node.Limit(jatah.Limit{Name: "reports", Rate: jatah.PerHour(1), Burst: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = reports.Wait(ctx, "daily", 1)
+	fmt.Println("made:", err == nil)
+	_, err = reports.Wait(ctx, "daily", 1) // the next is due in an hour, ctx ends within a minute
 	fmt.Println("in vain:", errors.Is(err, jatah.ErrDeadline))
 	// Output:
 	// sent
 	// sent
 	// sent
+	// made: true
 	// in vain: true
 }

@@ -91,6 +91,7 @@ type Cluster struct {
 	left   bool
 	ended  chan struct{} // closed when Close is done
 
+	spread spreader
 	rejoin rejoin // of the goroutine that looks for lost members, and of Start before it
 }
 
@@ -110,6 +111,7 @@ func Start(ctx context.Context, cfg Config, ev Events) (*Cluster, error) {
 		peers: make(map[string]*peer), gone: make(map[string]*peer), lost: make(map[string]lostMember),
 		forgotten: make(map[string]goneProcess), warned: make(map[string]time.Time),
 		settled: make(map[netip.AddrPort]bool), began: time.Now(),
+		spread: spreader{backlog: make(map[*peer]*backlog), members: make(chan struct{}, 1), turn: make(lock, 1)},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.snap.Store(&snapshot{view: &View{Self: cfg.Name}})
@@ -136,6 +138,10 @@ func Start(ctx context.Context, cfg Config, ev Events) (*Cluster, error) {
 	c.spawn(c.rejoinLoop)
 	c.spawn(c.strangerLoop)
 	c.spawn(c.sureLoop)
+	if cfg.Register != nil {
+		c.membersChanged()
+		c.spawn(c.spreadLoop)
+	}
 	return c, nil
 }
 
@@ -358,8 +364,10 @@ func (c *Cluster) Leave(ctx context.Context) error {
 	c.setMeta(func(m *meta) { m.State = leaving })
 	err := c.tellAll(ctx, control{Op: opLeave})
 	// Telling each by itself is what makes it certain; memberlist's own farewell is for processes
-	// that joined meanwhile and for its probes to stop. It may wait for a few rounds of gossip.
-	if e := c.ml.Leave(time.Second); e != nil && err == nil {
+	// that joined meanwhile and for its probes to stop. It waits for some rounds of gossip: with one other
+	// member four, 0.8 s. It gets the time that is left, or a busy machine would make an error of it.
+	end, _ := ctx.Deadline()
+	if e := c.ml.Leave(max(time.Second, time.Until(end))); e != nil && err == nil {
 		err = fmt.Errorf("cluster: leave: %w", e)
 	}
 	return err

@@ -94,6 +94,9 @@ type Config struct {
 	Settle time.Duration
 	Grace  time.Duration
 
+	// Register is shared with all members that have one. Nil: this node has none, and passes none on.
+	Register *Register
+
 	// Resolver looks up host names of Join, Bind and Advertise. Default net.DefaultResolver.
 	Resolver Resolver
 	// Transport carries packets and streams in place of sockets, which is how tests run

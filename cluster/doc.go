@@ -22,6 +22,8 @@
 //   - A packet is never larger than Config.PacketSize, and only members' packets that are meant
 //     for this incarnation reach the handlers.
 //   - Nodes that lost each other try again for as long as they run.
+//   - What is written to a [Register] reaches every member that has one, within a round trip or two where nothing is lost, and
+//     at the latest when the members can reach each other again; then all have the same.
 //   - Close ends all goroutines that Start began.
 //
 // # Not guaranteed

@@ -47,8 +47,8 @@ const (
 	leaving // in good order; out of all views
 )
 
-// metaVersion is raised when a field changes its meaning. Fields added at the end do not need it:
-// a decoder skips what it does not know and leaves zero what is not there.
+// metaVersion is raised when a field of meta is added or changes its meaning: decoders of another version then
+// keep the process out, since an array has to have as many elements as they have fields. What comes after the array, metaExtra, they do not look at.
 const metaVersion = 1
 
 // meta is what a process tells about itself by gossip. memberlist allows 512 bytes.
@@ -71,6 +71,14 @@ type meta struct {
 	Grace       time.Duration
 
 	Sure bool // knows whether there is a cluster; see View.Unsure
+
+	extra metaExtra
+}
+
+// metaExtra follows meta. Fields may be added at its end without harm to older decoders if their
+// number is raised; who reads fewer or more takes what it knows.
+type metaExtra struct {
+	Register uint8 // registerFormat, if it has a register that can be written to
 }
 
 // marshal writes structs as arrays of their fields, which is short; decoding takes either form.
@@ -87,12 +95,16 @@ func marshal(v any) ([]byte, error) {
 var errMeta = errors.New("cluster: not a node of ours")
 
 func newMeta(c Config, inc Incarnation, now time.Time) meta {
-	return meta{
+	m := meta{
 		Format: metaVersion, State: joining, Incarnation: inc, Started: now.UnixMilli(),
 		Protocol: Protocol, HTTP: c.HTTP, Version: c.Version,
 		Partitions: c.Ring.Partitions, Seed: c.Ring.Seed, Load: c.Ring.Load, Replication: c.Ring.Replication,
 		Sync: c.SyncInterval, Settle: c.Settle, Grace: c.Grace,
 	}
+	if c.Register != nil {
+		m.extra.Register = registerFormat
+	}
+	return m
 }
 
 func (m *meta) encode() ([]byte, error) {
@@ -100,6 +112,7 @@ func (m *meta) encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: metadata: %w", err)
 	}
+	b = append(b, arrayOf1, m.extra.Register)
 	if len(b) > memberlist.MetaMaxSize {
 		return nil, fmt.Errorf("%w: metadata has %d bytes, at most %d: shorten the HTTP address or the version",
 			ErrConfig, len(b), memberlist.MetaMaxSize)
@@ -113,9 +126,11 @@ func decodeMeta(wire string, b []byte) (name string, m meta, err error) {
 	if !ok || len(b) > memberlist.MetaMaxSize {
 		return "", m, fmt.Errorf("%w: %q", errMeta, wire)
 	}
-	if err := msgpack.Unmarshal(b, &m); err != nil {
+	r := bytes.NewReader(b)
+	if err := msgpack.NewDecoder(r).Decode(&m); err != nil {
 		return "", m, fmt.Errorf("%w: %q: %w", errMeta, wire, err)
 	}
+	m.extra = decodeExtra(b[len(b)-r.Len():])
 	if m.Format != metaVersion {
 		return "", m, fmt.Errorf("%w: %q has metadata of format %d, this version reads %d", errMeta, wire, m.Format, metaVersion)
 	}
@@ -123,6 +138,14 @@ func decodeMeta(wire string, b []byte) (name string, m meta, err error) {
 		return "", m, fmt.Errorf("%w: name %q and incarnation %x do not fit", errMeta, wire, m.Incarnation)
 	}
 	return name, m, nil
+}
+
+// decodeExtra reads what an older process has not written and a newer one may have written more of.
+func decodeExtra(b []byte) (x metaExtra) {
+	if len(b) >= 2 && b[0]&^0xf == arrayOf0 && b[0] > arrayOf0 && b[1] < 0x80 {
+		x.Register = b[1]
+	}
+	return x
 }
 
 func cutLast(s string, sep byte) (before, after string, ok bool) {

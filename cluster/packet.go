@@ -29,6 +29,8 @@ const (
 const (
 	packetVersion = 1
 
+	arrayOf0  = 0x90
+	arrayOf1  = 0x91
 	arrayOf3  = 0x93
 	arrayOf5  = 0x95
 	uint64Tag = 0xcf

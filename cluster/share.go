@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"sync"
 	"time"
-
-	"github.com/vmihailenco/msgpack/v5"
 )
 
 // ErrAlive: a member cannot be forgotten while it is alive.
@@ -20,20 +18,23 @@ var ErrAlive = errors.New("cluster: member is alive")
 type op uint8
 
 const (
-	opLeave  op = iota + 1 // the sender leaves in good order
-	opForget               // forget the lost member Name, process Proc
-	opMeta                 // the sender's metadata is Meta now
-	opDigest               // the answer is the digest of all living processes the receiver knows
-	opPing                 // ping the process with wire name Name at Addr; the answer is one byte, 1 for alive
+	opLeave   op = iota + 1 // the sender leaves in good order
+	opForget                // forget the lost member Name, process Proc
+	opMeta                  // the sender's metadata is Data now
+	opDigest                // the answer is the digest of all living processes the receiver knows
+	opPing                  // ping the process with wire name Name at Addr; the answer is one byte, 1 for alive
+	opRecords               // Data has records of the register
+	opSum                   // the answer is the sum of the register
+	opStamps                // Data says what the sender's register has; the answer is the difference
 )
 
-// control is the body of a kindControl frame.
+// control is the body of a kindControl frame. Its number of fields is fixed: a decoder refuses an array of another length.
 type control struct {
 	Op   op
 	Name string
 	Addr string
 	Proc uint64
-	Meta []byte
+	Data []byte
 }
 
 // tell sends a control message to one process and waits for the answer.
@@ -78,7 +79,7 @@ const introduceTimeout = 2 * time.Second
 // more. Who does not know us at all gets such an exchange from us.
 func (c *Cluster) introduce() {
 	c.mu.Lock()
-	m := control{Op: opMeta, Meta: c.metaBytes}
+	m := control{Op: opMeta, Data: c.metaBytes}
 	for _, p := range c.peers {
 		if p.left {
 			continue
@@ -132,10 +133,12 @@ func (c *Cluster) digest() uint64 {
 	return sum
 }
 
-// digestOne mixes with the finalizer of splitmix64 (Steele, Lea, Flood, 2014), so that sums of
-// different sets differ.
 func digestOne(m *meta) uint64 {
-	x := process(m.Incarnation)<<2 ^ uint64(m.State) ^ m.Claim<<48
+	return mix(process(m.Incarnation)<<2 ^ uint64(m.State) ^ m.Claim<<48)
+}
+
+// mix is the finalizer of splitmix64 (Steele, Lea, Flood, 2014): with it sums of different sets differ.
+func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
@@ -143,9 +146,9 @@ func digestOne(m *meta) uint64 {
 
 // control acts on a control message.
 func (c *Cluster) control(from *peer, b []byte) ([]byte, error) {
-	var m control
-	if err := msgpack.Unmarshal(b, &m); err != nil {
-		return nil, fmt.Errorf("%w: control: %w", errPacket, err)
+	m, err := readControl(b)
+	if err != nil {
+		return nil, err
 	}
 	switch m.Op {
 	case opLeave:
@@ -162,7 +165,7 @@ func (c *Cluster) control(from *peer, b []byte) ([]byte, error) {
 		c.poke()
 		return nil, nil
 	case opMeta:
-		name, told, err := decodeMeta(from.wire, m.Meta)
+		name, told, err := decodeMeta(from.wire, m.Data)
 		if err != nil || name != from.name {
 			return nil, fmt.Errorf("%w: control: metadata", errPacket)
 		}
@@ -181,6 +184,8 @@ func (c *Cluster) control(from *peer, b []byte) ([]byte, error) {
 			return []byte{1}, nil
 		}
 		return []byte{0}, nil
+	case opRecords, opSum, opStamps:
+		return c.registerControl(from, m)
 	}
 	return nil, fmt.Errorf("%w: control: operation %d", errPacket, m.Op)
 }
@@ -276,8 +281,8 @@ func (c *Cluster) localState() []byte {
 
 // mergeState takes the other side's. Called by memberlist without its lock.
 func (c *Cluster) mergeState(b []byte) {
-	var s sharedState
-	if err := msgpack.Unmarshal(b, &s); err != nil {
+	s, err := readShared(b)
+	if err != nil {
 		c.n.dropMalformed.Add(1)
 		return
 	}

@@ -109,6 +109,7 @@ func (c *Cluster) viewLoop() {
 			first = false
 			close(c.first)
 		}
+		c.membersChanged()
 		if c.ev.View != nil {
 			c.ev.View(c.View())
 		}

@@ -136,7 +136,7 @@ func (h *Handler) listLimits(w http.ResponseWriter, r *http.Request) {
 	limits := h.node.Limits()
 	bodies := make([]limitBody, len(limits)) // not nil: an empty list is [], not null
 	for i, l := range limits {
-		bodies[i] = bodyOf(l)
+		bodies[i] = h.bodyOf(l)
 	}
 	writeJSON(w, map[string]any{"limits": bodies})
 }
@@ -152,7 +152,7 @@ func (h *Handler) getLimit(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, h.unknownLimit(name))
 		return
 	}
-	writeJSON(w, bodyOf(l.Limit()))
+	writeJSON(w, h.bodyOf(l.Limit()))
 }
 
 // forget makes the cluster stop waiting for a member that will not come back.
@@ -191,9 +191,12 @@ func (h *Handler) ready(w http.ResponseWriter, _ *http.Request) {
 }
 
 // writeJSON answers 200 with something that changes from moment to moment.
-func writeJSON(w http.ResponseWriter, v any) {
+func writeJSON(w http.ResponseWriter, v any) { writeJSONAs(w, http.StatusOK, v) }
+
+func writeJSONAs(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.Encode(v) // fails only if the client is gone

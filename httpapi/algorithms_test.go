@@ -203,7 +203,7 @@ func TestOtherPolicies(t *testing.T) {
 }
 
 func TestDefinitionsHaveTheFieldsOfTheirAlgorithm(t *testing.T) {
-	const end = `,"mode":"hybrid","overshoot":0,"fallback":"share","dry_run":false`
+	const end = `,"mode":"hybrid","overshoot":0,"fallback":"share","dry_run":false,"origin":"local"`
 	for want, l := range map[string]jatah.Limit{
 		`"rates":["10/s","500/h"],"burst":10,"algorithm":"token_bucket"` + end:                                                     {Rates: []jatah.Rate{jatah.PerSecond(10), jatah.PerHour(500)}},
 		`"rate":"9/d","algorithm":"fixed_window"` + end + `,"calendar":"day","timezone":"Europe/Berlin"`:                           {Algorithm: jatah.FixedWindow, Rate: jatah.PerDay(9), Calendar: "day", Timezone: "Europe/Berlin"},

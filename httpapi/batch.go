@@ -54,6 +54,9 @@ func (h *Handler) answerBatch(r *http.Request, s *scratch) (p *problem) {
 			d := &decisions[0]
 			decisions = decisions[1:]
 			if d.Err == nil {
+				if !d.OK {
+					h.refused.Note(limits[i].Name, takes[i].key, d.RetryAfter)
+				}
 				s.out = appendDecision(s.out, &limits[i], d, takes[i].echo, takes[i].cost)
 				continue
 			}

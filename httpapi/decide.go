@@ -77,6 +77,7 @@ func (h *Handler) decide(ctx context.Context, op operation, s *scratch, deny int
 	a = answer{status: http.StatusOK, head: s.heads.Values(), body: s.out}
 	if !d.OK {
 		a.status = deny
+		h.refused.Note(l.Name, t.key, d.RetryAfter)
 	}
 	return a, nil
 }

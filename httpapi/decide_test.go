@@ -292,11 +292,11 @@ func TestPeekAndResetOfOneKey(t *testing.T) {
 func TestDefinitionsClusterAndHealth(t *testing.T) {
 	a := newAPI(t, Config{}, perMinute("api", 100, 20), jatah.Limit{Name: "team/x:y", Rate: jatah.PerSecond(5)})
 	for target, want := range map[string]string{
-		"/v1/limits/api":          `{"name":"api","rate":"100/min","burst":20,"algorithm":"token_bucket","mode":"hybrid","overshoot":0,"fallback":"share","dry_run":false}`,
-		"/v1/limits/team/x:y":     `{"name":"team/x:y","rate":"5/s","burst":5,"algorithm":"token_bucket","mode":"hybrid","overshoot":0,"fallback":"share","dry_run":false}`,
-		"/v1/limits/team%2Fx%3Ay": `{"name":"team/x:y","rate":"5/s","burst":5,"algorithm":"token_bucket","mode":"hybrid","overshoot":0,"fallback":"share","dry_run":false}`,
-		"/v1/limits": `{"limits":[{"name":"api","rate":"100/min","burst":20,"algorithm":"token_bucket","mode":"hybrid","overshoot":0,"fallback":"share","dry_run":false},` +
-			`{"name":"team/x:y","rate":"5/s","burst":5,"algorithm":"token_bucket","mode":"hybrid","overshoot":0,"fallback":"share","dry_run":false}]}`,
+		"/v1/limits/api":          `{"name":"api","rate":"100/min","burst":20,"algorithm":"token_bucket","mode":"hybrid","overshoot":0,"fallback":"share","dry_run":false,"origin":"local"}`,
+		"/v1/limits/team/x:y":     `{"name":"team/x:y","rate":"5/s","burst":5,"algorithm":"token_bucket","mode":"hybrid","overshoot":0,"fallback":"share","dry_run":false,"origin":"local"}`,
+		"/v1/limits/team%2Fx%3Ay": `{"name":"team/x:y","rate":"5/s","burst":5,"algorithm":"token_bucket","mode":"hybrid","overshoot":0,"fallback":"share","dry_run":false,"origin":"local"}`,
+		"/v1/limits": `{"limits":[{"name":"api","rate":"100/min","burst":20,"algorithm":"token_bucket","mode":"hybrid","overshoot":0,"fallback":"share","dry_run":false,"origin":"local"},` +
+			`{"name":"team/x:y","rate":"5/s","burst":5,"algorithm":"token_bucket","mode":"hybrid","overshoot":0,"fallback":"share","dry_run":false,"origin":"local"}]}`,
 		"/healthz": `{"status":"ok"}`,
 		"/readyz":  `{"status":"ready"}`,
 	} {

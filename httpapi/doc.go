@@ -12,7 +12,8 @@
 //   - A request that is answered with a problem has charged nothing, except 503 with the
 //     type "undecided": then the node could not tell.
 //   - Any two keys that differ, as strings or as arrays of strings, are counted
-//     apart, whatever bytes they hold. A key is never a header, a label or a log line.
+//     apart, whatever bytes they hold. A key is never a header or a label, and in a log line only
+//     with Config.LogRefusals.
 //   - Waits in headers and bodies are rounded up, so a client that waits as long as it was
 //     told is not too early. A denial never says Retry-After: 0.
 //   - A repeat with the same Idempotency-Key within a minute at this node has the same
@@ -22,7 +23,7 @@
 //
 // # No guarantees
 //
-//   - There is no authentication. Whoever reaches the address may take, reset and forget.
+//   - There is no authentication. Whoever reaches the address may take, reset, forget and define limits.
 //   - Repeats are known to one node only: behind a balancer send them to the same node.
 //   - A batch is not atomic; its items are decided in order, each on its own.
 //

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jatah-io/jatah"
@@ -286,4 +287,36 @@ func TestAnOccasionComesOnceAMinute(t *testing.T) {
 			t.Errorf("after %v: %v", step.after, got)
 		}
 	}
+}
+
+func TestRulesAndCandidatesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t, Config{}, perHour("address", 3), perHour("five", 5), perHour("trial", 1))
+		defer a.node.Close()
+		body := func() string {
+			synctest.Wait() // candidates are asked beside the request
+			return a.call("GET", "/v1/edge", "").Body.String()
+		}
+		if got, want := body(), `{"rules":[],"candidates":[]}`+"\n"; got != want {
+			t.Errorf("without an edge: got %s, want %s", got, want)
+		}
+		a.setEdge(
+			edge.Rule{Name: "trial", When: []edge.Condition{edge.Path("/trial")}, DryRun: true, Uses: []edge.Use{{Limit: "trial", Key: []edge.Part{edge.Address()}}}},
+			edge.Rule{Name: "address", Uses: []edge.Use{{Limit: "address", Key: []edge.Part{edge.Address()}, Candidates: []string{"five"}}}},
+		)
+		for range 8 {
+			a.ask("/x", "203.0.113.1")
+		}
+		for range 3 {
+			a.ask("/trial", "203.0.113.1")
+		}
+		const want = `{"rules":[` +
+			`{"rule":"trial","admitted":3,"refused":0,"would_refuse":2,"undecided":0,"bad_requests":0,"soft":0},` +
+			`{"rule":"address","admitted":3,"refused":5,"would_refuse":0,"undecided":0,"bad_requests":0,"soft":0}],` +
+			`"candidates":[{"rule":"address","limit":"address","candidate":"five","requests":8,"refused":3,"refused_percent":37.5,` +
+			`"refused_live":5,"refused_live_percent":62.5,"missed":0}]}` + "\n"
+		if got := body(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jatah-io/jatah"
 	"github.com/jatah-io/jatah/httpapi/edge"
 	"github.com/jatah-io/jatah/httpapi/internal/fields"
+	"github.com/jatah-io/jatah/httpapi/internal/refusals"
 )
 
 // Config says how a [Handler] behaves. The zero value serves all endpoints but
@@ -42,6 +43,8 @@ type Config struct {
 
 	// Logger gets the few things worth a line; requests are not logged. Nil: slog.Default.
 	Logger *slog.Logger
+	// LogRefusals logs who is refused: for each limit at most one line a second, which says how many more there were.
+	LogRefusals bool
 }
 
 // Handler is the HTTP API of one node. Use [New]. It is safe for concurrent use.
@@ -51,6 +54,7 @@ type Handler struct {
 	mux     *http.ServeMux
 	scratch sync.Pool // of *scratch
 	repeats *repeats
+	refused *refusals.Log // nil: refusals are not logged
 	seed    maphash.Seed
 	start   time.Time // epoch of the times given to repeats
 	json    []string  // Content-Type, shared by all responses
@@ -89,6 +93,9 @@ func New(node *jatah.Node, cfg Config) *Handler {
 		start:   time.Now(),
 		json:    []string{"application/json"},
 	}
+	if cfg.LogRefusals {
+		h.refused = refusals.New(cfg.Logger, 0)
+	}
 	h.scratch.New = func() any { return new(scratch) }
 	h.register()
 	_ = node.Answer(penaltiesTopic, h.answerPenalties) // the topic is a good one
@@ -116,8 +123,12 @@ func (h *Handler) routes() []route {
 		{"DELETE", "/v1/keys", h.resetKey},
 		{"GET", "/v1/limits", h.listLimits},
 		{"GET", "/v1/limits/{name...}", h.getLimit}, // a name may have slashes
+		{"PUT", "/v1/limits/{name...}", h.putLimit},
+		{"DELETE", "/v1/limits/{name...}", h.deleteLimit},
 		{"GET", "/v1/cluster", h.cluster},
+		{"GET", "/v1/top", h.top},
 		{"POST", "/v1/forget", h.forget},
+		{"GET", "/v1/edge", h.edgeStats},
 		{"GET", "/v1/penalties", h.listPenalties},
 		{"DELETE", "/v1/penalties", h.liftPenalty},
 		{"GET", "/healthz", h.healthy},

@@ -18,6 +18,7 @@ type limitBody struct {
 	Overshoot float64  `json:"overshoot"`
 	Fallback  string   `json:"fallback"`
 	DryRun    bool     `json:"dry_run"`
+	Origin    string   `json:"origin"`
 	Parent    string   `json:"parent,omitempty"`
 
 	Calendar       string `json:"calendar,omitempty"`
@@ -69,6 +70,9 @@ func burstOf(l jatah.Limit) *int64 {
 		burst = l.Rates[0].Count
 	case burst == 0:
 		burst = l.Capacity()
+	}
+	if burst == 0 {
+		return nil // everything is denied
 	}
 	return &burst
 }

@@ -124,6 +124,8 @@ func (h *Handler) acquire(w http.ResponseWriter, r *http.Request) {
 	if d.OK {
 		a.status = http.StatusOK
 		s.out = appendPermit(s.out[:len(s.out)-1], permit.ID(), life(b.ttl, limit.TTL))
+	} else {
+		h.refused.Note(limit.Name, b.key, d.RetryAfter)
 	}
 	s.out = append(s.out, '\n')
 	h.cfg.decisionHeads(&s.heads, &limit.Limit, &d, len(s.out), time.Now)

@@ -114,7 +114,7 @@ func TestPeekAndLimitsShowPlans(t *testing.T) {
 		}
 	}
 	const want = `"plans":{"big":{"rate":"8/min","burst":8},"slow":{"rate":"40/h","burst":2}},` +
-		`"overrides":[{"key":"vip","plan":"big"},{"prefix":"in:","rate":"16/min","burst":16},{"key":"x","rate":"0/s","burst":0}]}`
+		`"overrides":[{"key":"vip","plan":"big"},{"prefix":"in:","rate":"16/min","burst":16},{"key":"x","rate":"0/s"}]}`
 	for _, path := range []string{"/v1/limits", "/v1/limits/api"} {
 		if w := a.call("GET", path, ""); !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %s, want %s", path, w.Body, want)

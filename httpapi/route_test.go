@@ -49,7 +49,7 @@ func TestARouteStandsForItsCost(t *testing.T) {
 			t.Errorf("%+v, %v; want 93 tokens left, the bad requests took some", st, err)
 		}
 		body := a.call("GET", "/v1/limits", "").Body.String()
-		if !strings.Contains(body, `"dry_run":false,"costs":{"/export":100,"/health":0,"/search/*":5}}`) || strings.Count(body, "costs") != 1 {
+		if !strings.Contains(body, `"dry_run":false,"origin":"local","costs":{"/export":100,"/health":0,"/search/*":5}}`) || strings.Count(body, "costs") != 1 {
 			t.Errorf("the limits are shown as %s", body)
 		}
 	})

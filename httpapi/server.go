@@ -24,7 +24,7 @@ func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 		ReadTimeout:       15 * time.Second, // 1 MiB at 70 kB/s
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute, // longer than the usual 60 s of proxies, so that they close first
-		MaxHeaderBytes:    16 << 10,
+		MaxHeaderBytes:    64 << 10,        // of forward auth they are the client's, of which proxies let through 32 KiB and more
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }

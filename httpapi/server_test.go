@@ -138,3 +138,25 @@ func TestRefusalsAndBadRequestsWriteNoLog(t *testing.T) {
 		t.Errorf("%v, log: %s", err, log.String())
 	}
 }
+
+// Behind forward auth the headers are those of the client.
+func TestHeadersOfTheSizeThatProxiesLetThroughAreRead(t *testing.T) {
+	addr, stop := serve(t, newAPI(t, Config{}).h, nil, time.Second)
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+addr+"/healthz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Cookie", "a="+strings.Repeat("x", 32<<10))
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("%s", resp.Status)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -36,6 +36,11 @@ func (h *Handler) decideAll(ctx context.Context, s *scratch, deny int) (a answer
 	a = answer{status: http.StatusOK, head: s.heads.Values(), body: s.out}
 	if !r.OK {
 		a.status = deny
+		for i, d := range r.Decisions {
+			if !d.OK {
+				h.refused.Note(limits[i].Name, takes[i].key, d.RetryAfter)
+			}
+		}
 	}
 	return a, nil
 }

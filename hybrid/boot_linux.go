@@ -19,14 +19,31 @@ func clock(id int32) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-func newBootClock() *bootClock {
-	return &bootClock{clock(unix.CLOCK_BOOTTIME), clock(unix.CLOCK_MONOTONIC)}
+// both reads both clocks at one moment, as nearly as it can: what passes between the two readings, when the machine runs something else
+// then, would look like sleep at the next one.
+func both() *bootClock {
+	const near, tries = 100 * time.Microsecond, 10
+	c, apart := &bootClock{}, time.Duration(0)
+	for i := range tries {
+		before := clock(unix.CLOCK_MONOTONIC)
+		boot := clock(unix.CLOCK_BOOTTIME)
+		mono := clock(unix.CLOCK_MONOTONIC)
+		if d := mono - before; i == 0 || d < apart {
+			*c, apart = bootClock{boot, mono}, d
+		}
+		if apart < near {
+			break
+		}
+	}
+	return c
 }
+
+func newBootClock() *bootClock { return both() }
 
 // suspended is how long the machine slept since the last call.
 func (c *bootClock) suspended() time.Duration {
-	boot, mono := clock(unix.CLOCK_BOOTTIME), clock(unix.CLOCK_MONOTONIC)
-	slept := (boot - c.boot) - (mono - c.mono)
-	c.boot, c.mono = boot, mono
+	now := both()
+	slept := (now.boot - c.boot) - (now.mono - c.mono)
+	*c = *now
 	return max(0, slept)
 }

@@ -6,7 +6,8 @@ import (
 
 // Who uses a limit most, and who is refused most. What an account consumed the tick sees: the growth of C since the last one, so that a take on
 // credit knows nothing of this. Where a bare bucket or a fallback decides, nothing grows that a tick could look at, so each decision is
-// noted; and so is each refusal. A note is cheap however many come: see topk.Recent.
+// noted; and so is each refusal. A note is cheap however many come: see topk.Recent. Beyond its budget chance says what is counted, here alone: no decision
+// depends on it.
 //
 // Tokens that were refunded, and permits that were released, stay counted as used.
 

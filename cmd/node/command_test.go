@@ -36,6 +36,8 @@ func TestWrongUseEndsWith2AndSaysHowToGetHelp(t *testing.T) {
 		{[]string{"take", "api", "u1", "--cost", "2"}, "flags come first"},
 		{[]string{"take", "--cost", "many", "api", "u1"}, "see: jatah take -h"},
 		{[]string{"forget"}, "needs exactly: NODE"},
+		{[]string{"top", "api"}, "takes no arguments"},
+		{[]string{"top", "--watch", "10ms"}, "--watch 10ms is too short: write 500ms or more"},
 		{[]string{"demo", "--duration", "1s"}, "use 5s or more"},
 		{[]string{"demo", "--limit", "nonsense"}, "limit"},
 		{[]string{"demo", "--limit", "a=1/s;b=1/s"}, ""},

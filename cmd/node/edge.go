@@ -16,7 +16,9 @@ type edgePart struct {
 	api  *httpapi.Handler
 	node *jatah.Node
 	log  *slog.Logger
-	now  *config.Edge // by which the API decides; nil: by none
+
+	logRefusals bool
+	now         *config.Edge // by which the API decides; nil: by none
 }
 
 // set makes an edge that decides from now on. With an error all stays as it was.
@@ -25,7 +27,7 @@ func (p *edgePart) set(e *config.Edge) error {
 		p.now = nil
 		return p.api.SetEdge(nil)
 	}
-	made, err := e.Open(p.node, p.api.Edge(), p.log)
+	made, err := e.Open(p.node, p.api.Edge(), p.log, p.logRefusals)
 	if err == nil {
 		err = p.api.SetEdge(made)
 	}
@@ -36,8 +38,8 @@ func (p *edgePart) set(e *config.Edge) error {
 }
 
 // prepare refuses a configuration whose edge cannot be made, and changes nothing; else it returns what makes the change, to be
-// called when the node has the limits of that configuration. Growing pauses go on in rules that keep their name; the counters of rules and
-// candidates begin anew. What was used of limits is not the edge's, and stays.
+// called when the node has the limits of that configuration. Growing pauses and counters go on in rules that keep their name;
+// those of candidates begin anew. What was used of limits is not the edge's, and stays.
 func (p *edgePart) prepare(next config.Config) (change func(), err error) {
 	if err := tryEdge(next, slog.New(slog.DiscardHandler)); err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func (p *edgePart) prepare(next config.Config) (change func(), err error) {
 			p.log.Error("the rules of the edge stay as they were", "error", err)
 			return
 		}
-		p.log.Info("the rules of the edge were replaced; their counters begin anew")
+		p.log.Info("the rules of the edge were replaced")
 	}, nil
 }
 
@@ -66,7 +68,7 @@ func tryEdge(cfg config.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	made, err := cfg.Edge.Open(node, nil, log)
+	made, err := cfg.Edge.Open(node, nil, log, false)
 	if err == nil {
 		err = made.Ahead()
 	}

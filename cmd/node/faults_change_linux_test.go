@@ -60,17 +60,25 @@ func (s *server) askFor(client *http.Client, limit, key string, cost int) (d dec
 	return d, json.NewDecoder(resp.Body).Decode(&d)
 }
 
-// exhaust takes tokens at all nodes in turn until each refuses.
+// exhaust takes tokens at all nodes in turn until each refuses, by the owner's word: what is decided without it,
+// because this machine let it answer late, says nothing.
 func (k *slow) exhaust(t *testing.T, r *rig) {
 	t.Helper()
 	for cost := 10; cost >= 1; cost -= 9 {
+		late := func() int { return k.count("share") + k.count("ahead") }
 		for refused, i := 0, 0; refused < len(r.nodes); i++ {
-			allowed, err := k.take(r, r.nodes[i%len(r.nodes)], cost)
-			if err != nil {
-				t.Fatal(err)
+			if i == 10*perHour {
+				t.Fatalf("%s: not exhausted after %d requests, of which %d were not answered by the owner", k.key, i, late())
 			}
-			if refused++; allowed {
+			before := late()
+			allowed, err := k.take(r, r.nodes[i%len(r.nodes)], cost)
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case allowed:
 				refused = 0
+			case late() == before:
+				refused++
 			}
 		}
 	}
@@ -85,7 +93,7 @@ func TestARollingRestartForgetsNothing(t *testing.T) {
 		k := &slow{key: fmt.Sprintf("key-%d-%x", i, r.rng.Uint32())}
 		k.sources = map[string]int{}
 		k.exhaust(t, r)
-		if n := len(k.admitted); n < perHour*97/100 {
+		if n := len(k.admitted); n < perHour*97/100 && r.unmeant() == 0 { // who is paused burns the credit it has
 			t.Errorf("%s: refused after %d of %d", k.key, n, perHour)
 		}
 		keys = append(keys, k)
@@ -191,9 +199,7 @@ func TestSecretsBeyondLoopback(t *testing.T) {
 		t.Logf("%s: %s", what, strings.TrimSpace(s.text()))
 	}
 	for _, m := range r.nodes {
-		if alive := m.server().members("alive"); len(alive) != 2 {
-			t.Errorf("%s sees %v after the strangers were refused, want the two nodes", m.name, alive)
-		}
+		r.waitAlive(m, 2) // the two nodes, and no stranger
 		m.server().signal(syscall.SIGTERM)
 	}
 	for _, m := range r.nodes {

@@ -52,6 +52,8 @@ func commands() []command {
 		{"check", "FILE", "check a configuration file", check},
 		{"take", "LIMIT KEY", "ask a node for a decision", take},
 		{"cluster", "", "show the members as a node sees them", cluster},
+		{"top", "", "show which keys use most and which are refused most", top},
+		{"limits", "", "show the limits of a node, or change one on all nodes", limits},
 		{"forget", "NODE", "stop waiting for a member that will not come back", forget},
 		{"math", "", "work out bursts, waits and what to ask of a limit", work},
 		{"demo", "", "three nodes under load on this machine, one of them killed", runDemo},

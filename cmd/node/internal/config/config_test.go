@@ -18,6 +18,7 @@ const wholeFile = `
 http: 127.0.0.1:9090
 node: n1
 state_dir: /var/lib/jatah
+log_refusals: true
 cluster:
   name: blue
   bind: 10.0.0.1:7946
@@ -46,7 +47,7 @@ func TestEveryFieldOfTheFileIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		HTTP: "127.0.0.1:9090",
+		HTTP: "127.0.0.1:9090", LogRefusals: true,
 		Node: jatah.Config{
 			Node: "n1", StateDir: "/var/lib/jatah", Cluster: "blue", Bind: "10.0.0.1:7946", Advertise: "192.0.2.1:7946",
 			Join:   []string{"10.0.0.2:7946", "dns+srv://_jatah._tcp.example"},
@@ -151,7 +152,7 @@ func TestFlagsBeatEnvironmentBeatFile(t *testing.T) {
 
 func TestEveryFieldHasAVariable(t *testing.T) {
 	values := map[string]string{
-		"http": "127.0.0.1:1", "node": "n", "state_dir": "d", "limits_dir": "l", "cluster.name": "c", "cluster.bind": "127.0.0.1:2",
+		"http": "127.0.0.1:1", "node": "n", "state_dir": "d", "limits_dir": "l", "log_refusals": "true", "cluster.name": "c", "cluster.bind": "127.0.0.1:2",
 		"cluster.advertise": "127.0.0.1:3", "cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==",
 		"cluster.secret_file": "s", "cluster.insecure": "true", "cluster.sync_interval": "1s",
 		"cluster.ask_timeout": "1s", "cluster.expect": "1", "cluster.grace": "1s",

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
-	"github.com/jatah-io/jatah"
 )
 
 // The document is walked node by node instead of being decoded into a struct:
@@ -120,44 +118,12 @@ type entry struct {
 	value ast.Node
 }
 
-// entries are the keys of a mapping, without those that are not names or are
-// given twice, which are reported. An empty value (null) is an empty mapping:
-// that is what remains when all lines under a heading are commented out.
-func (w *walker) entries(n ast.Node, path string) []entry {
-	var values []*ast.MappingValueNode
-	switch n := n.(type) {
-	case *ast.NullNode:
-		return nil
-	case *ast.MappingNode:
-		values = n.Values
-	case *ast.MappingValueNode:
-		values = []*ast.MappingValueNode{n}
-	default:
-		w.problem(n, path, "needs fields, one `name: value` a line; this is %s", describe(n))
-		return nil
-	}
-	var out []entry
-	for _, v := range values {
-		key, ok := v.Key.(*ast.StringNode)
-		if !ok {
-			w.problem(v.Key, path, "a field's name must be a plain word; this is %s", describe(v.Key))
-			continue
-		}
-		first := slices.IndexFunc(out, func(e entry) bool { return e.key == key.Value })
-		if first >= 0 {
-			w.problem(key, under(path, key.Value), "is given twice, here and at %s: keep one", w.place(out[first].node))
-			continue
-		}
-		out = append(out, entry{key: key.Value, node: key, value: v.Value})
+// entries are the keys of a mapping, see [definition.Reader.Entries].
+func (w *walker) entries(n ast.Node, path string) (out []entry) {
+	for _, e := range w.reader().Entries(valueOf(n), path) {
+		out = append(out, entry{key: e.Name, node: nodeOf(e.At), value: nodeOf(e.Value)})
 	}
 	return out
-}
-
-func under(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
 }
 
 // section reads the top level (path ""), or the section cluster or edge.
@@ -221,22 +187,6 @@ func sectionNames(path string) []string {
 	return names
 }
 
-// unknownField says what a name that is no field was meant to be. Others maps
-// the fields of other sections to their section.
-func unknownField(name, where string, known []string, others map[string]string) string {
-	text := fmt.Sprintf("%q is not %s", shorten(name), where)
-	if section, ok := others[name]; ok {
-		if section == "" {
-			return text + ": it belongs at the top level, not indented"
-		}
-		return text + ": it belongs under " + section
-	}
-	if near := nearest(name, known); near != "" {
-		return fmt.Sprintf("%s: did you mean %q?", text, near)
-	}
-	return text + "; there are " + strings.Join(known, ", ")
-}
-
 func (w *walker) limits(n ast.Node) {
 	if _, empty := n.(*ast.NullNode); empty {
 		return
@@ -252,203 +202,21 @@ func (w *walker) limits(n ast.Node) {
 }
 
 func (w *walker) limit(n ast.Node, index int) {
-	path := fmt.Sprintf("%s[%d]", limitsPath, index)
-	if _, empty := n.(*ast.NullNode); empty {
-		w.problem(n, path, "is empty: give it a name and a rate, or remove the dash")
-		return
-	}
-	before := len(w.loader.problems)
-	var limit jatah.Limit
-	var costs []entry
-	var fits []fit
-	given := map[string]bool{}
-	entries := w.entries(n, path)
-	for _, e := range entries {
-		given[e.key] = true
-		f := limitFieldOf(e.key)
-		if f == nil {
-			w.problem(e.node, under(path, e.key), "%s", unknownField(e.key, "a field of a limit", limitFieldNames(), nil))
-			continue
-		}
-		switch e.key {
-		case costsField:
-			costs = w.costs(e.value, under(path, e.key), &limit)
-			continue
-		case plansField:
-			fits = append(fits, w.plans(e.value, under(path, e.key), &limit)...)
-			continue
-		case overridesField:
-			fits = append(fits, w.overrides(e.value, under(path, e.key), &limit, planNames(entries))...)
-			continue
-		}
-		w.setLimit(&limit, e, under(path, e.key), f)
-	}
-	if len(w.loader.problems) > before {
-		return
-	}
-	given["rate"] = given["rate"] || given["rates"]
-	for _, name := range []string{"name", "rate"} {
-		if !given[name] && (name == "name" || limit.Algorithm != jatah.Concurrency) { // of permits there is no rate
-			w.problem(n, path, "has no %s: add `%s: ` with %s", name, name, limitFieldOf(name).want)
-			return
-		}
-	}
-	if w.fitAmounts(fits, limit); len(w.loader.problems) > before {
-		return
-	}
-	if w.fitCosts(costs, under(path, costsField), limit); len(w.loader.problems) > before {
-		return
-	}
-	if err := limit.Validate(); err != nil {
-		text := verdict(err, limit.Name)
-		if i := slices.IndexFunc(entries, func(e entry) bool { return strings.HasPrefix(text, e.key+" ") }); i >= 0 {
-			w.problem(entries[i].node, under(path, entries[i].key), "%s", text)
-			return
-		}
-	}
-	w.loader.addLimit(w.place(n), limit)
-}
-
-// setLimit gives a limit the value of one field, or each element of its list.
-func (w *walker) setLimit(limit *jatah.Limit, e entry, path string, f *limitField) {
-	nodes := []ast.Node{e.value}
-	if seq, isList := e.value.(*ast.SequenceNode); isList {
-		nodes = seq.Values
-	}
-	if _, null := e.value.(*ast.NullNode); f.kind == list && (null || len(nodes) == 0) {
-		w.problem(e.value, path, "is empty: write a list of %s, or remove the line", f.want)
-		return
-	}
-	values, ok := w.values(e, path, f.kind, f.want)
-	if !ok {
-		return
-	}
-	for i, value := range values {
-		if err := f.set(limit, value); err != nil {
-			w.problem(nodes[i], path, "%s", plain(err))
-		}
+	if limit, ok := w.reader().Limit(valueOf(n), fmt.Sprintf("%s[%d]", limitsPath, index)); ok {
+		w.loader.addLimit(w.place(n), limit)
 	}
 }
 
 // values reads the value of a field, which must be of its kind.
 func (w *walker) values(e entry, path string, k kind, want string) ([]string, bool) {
-	if k == list {
-		return w.listValues(e.value, path, want)
-	}
-	value, ok := scalar(e.value, k)
-	if !ok {
-		found := describe(e.value) + quoteHint(e.value, k)
-		if path == secretPath {
-			found = "not a text: put it in quotes" // the value is nobody's business
-		}
-		w.problem(e.value, path, "needs %s; this is %s", want, found)
+	if _, ok := scalar(e.value, k); path == secretPath && !ok {
+		w.problem(e.value, path, "needs %s; this is not a text: put it in quotes", want) // the value is nobody's business
 		return nil, false
 	}
-	return []string{value}, true
+	return w.reader().Values(valueOf(e.value), path, k, want)
 }
 
-func (w *walker) listValues(n ast.Node, path, want string) ([]string, bool) {
-	if _, empty := n.(*ast.NullNode); empty {
-		return nil, false
-	}
-	seq, ok := n.(*ast.SequenceNode)
-	if !ok {
-		w.problem(n, path, "needs a list of %s, as in [a, b]; this is %s", want, describe(n))
-		return nil, false
-	}
-	out := []string{}
-	for _, item := range seq.Values {
-		value, isText := scalar(item, word)
-		if !isText {
-			value, isText = unsplit(item)
-		}
-		if !isText {
-			w.problem(item, path, "needs %s; this is %s", want, describe(item))
-			ok = false
-			continue
-		}
-		out = append(out, value)
-	}
-	return out, ok
-}
-
-// unsplit undoes what the parser does to host:port in a list inside braces,
-// {join: [10.0.0.1:7946]}: it takes the colon for that of a key, which by the
-// YAML specification it is only when white space follows.
-func unsplit(n ast.Node) (string, bool) {
-	m, ok := n.(*ast.MappingNode)
-	if !ok || m.IsFlowStyle || len(m.Values) != 1 {
-		return "", false
-	}
-	key, colon, value := m.Values[0].Key.GetToken(), m.Values[0].Start, m.Values[0].Value.GetToken()
-	if key.Position.Line != value.Position.Line || key.Type != token.StringType ||
-		colon.Position.Column != key.Position.Column+len(key.Value) || value.Position.Column != colon.Position.Column+1 {
-		return "", false
-	}
-	switch m.Values[0].Value.(type) {
-	case *ast.StringNode, *ast.IntegerNode:
-		return key.Value + ":" + value.Value, true
-	}
-	return "", false
-}
-
-// scalar is the value of a node as it is written, if it is of the kind.
-func scalar(n ast.Node, k kind) (string, bool) {
-	switch n := n.(type) {
-	case *ast.StringNode:
-		return n.Value, k == text || k == word || k == duration
-	case *ast.LiteralNode:
-		return n.Value.Value, k == text || k == word
-	case *ast.IntegerNode:
-		return n.Token.Value, k == integer || k == number
-	case *ast.FloatNode:
-		return n.Token.Value, k == number
-	case *ast.BoolNode:
-		return n.Token.Value, k == boolean
-	}
-	return "", false
-}
-
-// quoteHint says how to write as text what YAML takes for something else.
-func quoteHint(n ast.Node, k kind) string {
-	if k != text {
-		return ""
-	}
-	switch n.(type) {
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-		return fmt.Sprintf(" (in quotes it is text: %q)", n.GetToken().Value)
-	}
-	return ""
-}
-
-func describe(n ast.Node) string {
-	switch n := n.(type) {
-	case *ast.NullNode:
-		return "empty"
-	case *ast.StringNode:
-		return fmt.Sprintf("the text %q", shorten(n.Value))
-	case *ast.LiteralNode:
-		return "a text of several lines"
-	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return "the number " + shorten(n.GetToken().Value)
-	case *ast.BoolNode:
-		return n.Token.Value
-	case *ast.SequenceNode:
-		return "a list"
-	case *ast.MappingNode, *ast.MappingValueNode:
-		return "a group of fields"
-	case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
-		return "an anchor or alias, which are not read: write the value out"
-	case *ast.TagNode:
-		return "a tag, which are not read: write the value alone"
-	}
-	return "something else"
-}
-
-// shorten cuts what YAML takes for a word and may be a screenful.
-func shorten(s string) string {
-	if len(s) > 40 {
-		return strings.ToValidUTF8(s[:40], "") + "..."
-	}
-	return s
+// filled reads a text that must not be empty.
+func (w *walker) filled(e entry, path, want string, to *string) {
+	w.reader().Filled(valueOf(e.value), path, want, to)
 }

@@ -11,15 +11,15 @@ import (
 )
 
 // Open makes the edge that the section describes. The node must have the limits, and must outlive it. before is the edge that it
-// follows, nil for none. A nil logger is slog.Default.
-func (e *Edge) Open(node *jatah.Node, before *edge.Edge, log *slog.Logger) (*edge.Edge, error) {
+// follows, nil for none. A nil logger is slog.Default; logRefusals is for [Config.LogRefusals].
+func (e *Edge) Open(node *jatah.Node, before *edge.Edge, log *slog.Logger, logRefusals bool) (*edge.Edge, error) {
 	client, err := clientip.New(clientip.Config{
 		TrustedProxies: e.TrustedProxies, Header: e.ClientHeader, IPv6Prefix: e.IPv6Prefix, Logger: log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	cfg := edge.Config{Client: client, FailOpen: e.FailOpen, Before: before, Logger: log}
+	cfg := edge.Config{Client: client, FailOpen: e.FailOpen, Before: before, Logger: log, LogRefusals: logRefusals}
 	if e.AccountHeader != "" {
 		cfg.Account = edge.AccountFromHeader(e.AccountHeader)
 	}

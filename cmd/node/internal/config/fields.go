@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -10,20 +9,6 @@ import (
 	"unicode"
 
 	"github.com/jatah-io/jatah"
-)
-
-// kind is the YAML type that a field must have in a file.
-type kind int
-
-const (
-	text     kind = iota // a string in which anything may stand
-	word                 // a string with a form of its own, such as a rate
-	integer              // a whole number
-	number               // a whole number or a fraction
-	boolean              // true or false
-	duration             // a string such as 100ms
-	list                 // a list of strings
-	table                // names with what belongs to them, of which the walker reads each
 )
 
 // field is one thing of the node that can be set.
@@ -67,6 +52,7 @@ var nodeFields = append([]*field{
 	{"node", "node", text, "a name that no other node of the cluster has, such as n1", setName(128, func(c *Config) *string { return &c.Node.Node })},
 	{"state_dir", "state-dir", text, "a directory for what was used, which then survives a stop of all nodes, such as /var/lib/jatah", setText(func(c *Config) *string { return &c.Node.StateDir })},
 	{limitsDirPath, "limits-dir", text, "a directory with files of limits, such as /etc/jatah/limits.d", setText(func(c *Config) *string { return &c.LimitsDir })},
+	{"log_refusals", "log-refusals", boolean, "true or false", setBool(func(c *Config) *bool { return &c.LogRefusals })},
 	{"cluster.name", "cluster", text, "the cluster's name, such as jatah", setName(64, func(c *Config) *string { return &c.Node.Cluster })},
 	{"cluster.bind", "bind", word, "an address such as " + DefaultBind, setAddress(func(c *Config) *string { return &c.Node.Bind })},
 	{"cluster.advertise", "advertise", word, "the address at which the others reach this node, such as 10.0.0.5:7946", setAdvertise},
@@ -80,88 +66,6 @@ var nodeFields = append([]*field{
 	{"cluster.grace", "grace", duration, "a duration such as 60s, or never", setGrace},
 }, edgeFields...)
 
-// limitField is one thing of a limit that can be set. For a list, set is called once for each element.
-type limitField struct {
-	name string
-	kind kind
-	want string
-	set  func(l *jatah.Limit, value string) error
-}
-
-var limitFields = []*limitField{
-	{"name", text, "a name such as api", func(l *jatah.Limit, v string) error {
-		l.Name = v
-		return probe(jatah.Limit{Name: v})
-	}},
-	{"rate", word, "a rate such as 100/min", setRate(func(l *jatah.Limit) *jatah.Rate { return &l.Rate })},
-	{"burst", integer, "a whole number of at least 1, such as 20", func(l *jatah.Limit, v string) (err error) {
-		if l.Burst, err = parseWhole(v, 1); err != nil {
-			return err
-		}
-		return probe(jatah.Limit{Burst: l.Burst})
-	}},
-	{"algorithm", word, "the name of an algorithm, such as token_bucket", func(l *jatah.Limit, v string) error {
-		l.Algorithm = v
-		return checkAlgorithm(v)
-	}},
-	{"max", integer, "a whole number of at least 1, such as 10; of algorithm concurrency", func(l *jatah.Limit, v string) (err error) {
-		l.Max, err = parseWhole(v, 1)
-		return err
-	}},
-	{"ttl", duration, "a duration, such as 30s; of algorithm concurrency", setSpan(time.Millisecond, func(l *jatah.Limit) *time.Duration { return &l.TTL })},
-	{"mode", word, "hybrid, strict or split", func(l *jatah.Limit, v string) (err error) {
-		l.Mode, err = jatah.ParseMode(v)
-		return err
-	}},
-	{"overshoot", number, "a fraction of the burst, such as 0.1", func(l *jatah.Limit, v string) (err error) {
-		if l.Overshoot, err = strconv.ParseFloat(v, 64); err != nil {
-			return fmt.Errorf("%q is not a number: write a fraction of the burst, such as 0.1", v)
-		}
-		return probe(jatah.Limit{Overshoot: l.Overshoot})
-	}},
-	{"fallback", word, "share, wait, deny or allow", func(l *jatah.Limit, v string) (err error) {
-		l.Fallback, err = jatah.ParseFallback(v)
-		return err
-	}},
-	{"dry_run", boolean, "true or false", func(l *jatah.Limit, v string) (err error) {
-		l.DryRun, err = parseBool(v)
-		return err
-	}},
-	{"rates", list, "rates such as 10/s", func(l *jatah.Limit, v string) error {
-		r, err := jatah.ParseRate(v)
-		l.Rates = append(l.Rates, r)
-		return err
-	}},
-	{"calendar", word, "hour, day, week, month or year", func(l *jatah.Limit, v string) error {
-		l.Calendar = v
-		return probe(jatah.Limit{Algorithm: jatah.FixedWindow, Rate: jatah.PerDay(0), Calendar: v})
-	}},
-	{"timezone", word, "the name of a time zone, such as Europe/Berlin", func(l *jatah.Limit, v string) error {
-		l.Timezone = v
-		return probe(jatah.Limit{Algorithm: jatah.FixedWindow, Rate: jatah.PerDay(0), Calendar: "day", Timezone: v})
-	}},
-	{"queue", integer, "how many may wait, a whole number of at least 1, such as 20", func(l *jatah.Limit, v string) (err error) {
-		l.Queue, err = parseWhole(v, 1)
-		return err
-	}},
-	{"max_wait", duration, "a duration such as 2s", setSpan(time.Microsecond, func(l *jatah.Limit) *time.Duration { return &l.MaxWait })},
-	{"burst_rate", word, "a rate such as 8/s", setRate(func(l *jatah.Limit) *jatah.Rate { return &l.BurstRate })},
-	{"burst_threshold", word, "a rate such as 1/s", setRate(func(l *jatah.Limit) *jatah.Rate { return &l.BurstThreshold })},
-	{"burst_time", duration, "a duration such as 16s", setSpan(16*time.Millisecond, func(l *jatah.Limit) *time.Duration { return &l.BurstTime })},
-	{"max_log", integer, "how many requests to remember for each key, a whole number of at least 2, such as 1024", func(l *jatah.Limit, v string) error {
-		n, err := parseWhole(v, 2)
-		l.MaxLog = int(n)
-		return err
-	}},
-	{"parent", text, "the name of another limit, such as total", func(l *jatah.Limit, v string) error {
-		l.Parent = v
-		return probe(jatah.Limit{Name: v})
-	}},
-	{costsField, table, `routes with their costs, such as {"/export": 100, "/search/*": 5}`, setCosts},
-	{plansField, table, "plans by name, such as {pro: {rate: 10/s, burst: 50}}", inFileOnly("plans: {pro: {rate: 10/s, burst: 50}}")},
-	{overridesField, table, "a list of overrides, such as [{key: vip, plan: pro}]", inFileOnly("overrides: [{key: vip, plan: pro}]")},
-}
-
 func fieldOf(fields []*field, path string) *field {
 	for _, f := range fields {
 		if f.path == path {
@@ -169,25 +73,6 @@ func fieldOf(fields []*field, path string) *field {
 		}
 	}
 	return nil
-}
-
-func limitFieldOf(name string) *limitField {
-	for _, f := range limitFields {
-		if f.name == name {
-			return f
-		}
-	}
-	return nil
-}
-
-// plain is an error's text without the package prefixes: the place is what
-// the reader of a configuration needs to see first.
-func plain(err error) string {
-	s := err.Error()
-	for _, prefix := range []string{"jatah: ", "bucket: ", "hybrid: ", "cluster: ", "clientip: ", "edge: ", "bad configuration: "} {
-		s = strings.TrimPrefix(s, prefix)
-	}
-	return s
 }
 
 func setText(at func(*Config) *string) func(*Config, []string) error {
@@ -292,38 +177,4 @@ func setBool(at func(*Config) *bool) func(*Config, []string) error {
 		*at(c), err = parseBool(v[0])
 		return err
 	}
-}
-
-func parseDuration(s string, least time.Duration) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration: write a number with its unit, such as 100ms, 2s or 1m", s)
-	}
-	if d < least {
-		return 0, fmt.Errorf("%s is too short: write %v or more", s, least)
-	}
-	return d, nil
-}
-
-func parseBool(s string) (bool, error) {
-	switch s {
-	case "true":
-		return true, nil
-	case "false":
-		return false, nil
-	}
-	return false, fmt.Errorf("%q is neither true nor false", s)
-}
-
-func parseWhole(s string, least int64) (int64, error) {
-	n, err := strconv.ParseInt(s, 10, 64)
-	switch {
-	case errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("%s is too large", s)
-	case err != nil:
-		return 0, fmt.Errorf("%q is not a whole number: write digits only, such as 20", s)
-	case n < least:
-		return 0, fmt.Errorf("%d is too small: write %d or more, or leave it out for the default", n, least)
-	}
-	return n, nil
 }

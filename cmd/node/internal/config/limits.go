@@ -1,10 +1,12 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/internal/definition"
 )
 
 // addLimit defines a limit whose fields are already set. It replaces one of
@@ -49,27 +51,27 @@ func (l *loader) compactLimit(at place, s string) jatah.Limit {
 		return limit
 	}
 	rate, options, _ := strings.Cut(rest, ",")
-	l.setLimit(at, &limit, limitFieldOf("name"), name)
+	l.setLimit(at, &limit, definition.FieldOf("name"), name)
 	seen := map[string]bool{"name": true, "rate": true, "rates": true}
 	if strings.Contains(rate, "=") { // no rate, as of concurrency
 		options = rest
 		seen["rate"], seen["rates"] = false, false
 	} else if rates := splitList(rate, elementSeparator); len(rates) > 1 {
-		l.setLimit(at, &limit, limitFieldOf("rates"), rates...)
+		l.setLimit(at, &limit, definition.FieldOf("rates"), rates...)
 	} else {
-		l.setLimit(at, &limit, limitFieldOf("rate"), strings.TrimSpace(rate))
+		l.setLimit(at, &limit, definition.FieldOf("rate"), strings.TrimSpace(rate))
 	}
 	for _, option := range splitList(options, ",") {
 		key, value, ok := strings.Cut(option, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		path := limitsPath + "." + name
-		f := limitFieldOf(key)
+		f := definition.FieldOf(key)
 		switch {
 		case !ok:
 			l.problem(at, path, "%q is no option: write option=value, such as burst=20", option)
 		case f == nil:
-			l.problem(at, path, "%s", unknownField(key, "a limit", limitFieldNames(), nil))
-		case f.kind == list && seen[key]:
+			l.problem(at, path, "%s", unknownField(key, "a limit", definition.FieldNames(), nil))
+		case f.Kind == list && seen[key]:
 			l.problem(at, path+"."+key, "stand first, with + between them: write %s=10/s+500/h", name)
 		case seen[key]:
 			l.problem(at, path+"."+key, "is given twice in %q: keep one", s)
@@ -84,29 +86,54 @@ func (l *loader) compactLimit(at place, s string) jatah.Limit {
 // elementSeparator stands between the elements of a list within a limit: commas stand between its options.
 const elementSeparator = "+"
 
-func elements(f *limitField, value string) []string {
-	if f.kind == list {
+func elements(f *definition.Field, value string) []string {
+	if f.Kind == list {
 		return splitList(value, elementSeparator)
 	}
 	return []string{value}
 }
 
-func (l *loader) setLimit(at place, limit *jatah.Limit, f *limitField, values ...string) {
+func (l *loader) setLimit(at place, limit *jatah.Limit, f *definition.Field, values ...string) {
 	for _, value := range values {
-		if err := f.set(limit, value); err != nil {
-			path := limitsPath + "." + f.name
-			if limit.Name != "" && f.name != "name" {
-				path = limitsPath + "." + limit.Name + "." + f.name
+		if err := inText(limit, f, value); err != nil {
+			path := limitsPath + "." + f.Name
+			if limit.Name != "" && f.Name != "name" {
+				path = limitsPath + "." + limit.Name + "." + f.Name
 			}
 			l.problem(at, path, "%s", plain(err))
 		}
 	}
 }
 
-func limitFieldNames() []string {
-	names := make([]string, len(limitFields))
-	for i, f := range limitFields {
-		names[i] = f.name
+// inText sets a field that is a table from a variable or flag.
+func inText(limit *jatah.Limit, f *definition.Field, value string) error {
+	switch {
+	case f.Set != nil:
+		return f.Set(limit, value)
+	case f.Name == definition.Costs:
+		return setCosts(limit, value)
 	}
-	return names
+	example := map[string]string{
+		definition.Plans: "plans: {pro: {rate: 10/s, burst: 50}}", definition.Overrides: "overrides: [{key: vip, plan: pro}]",
+	}[f.Name]
+	return fmt.Errorf("cannot be written here: define the limit in a file, with %s, and give it with --config", example)
+}
+
+// setCosts reads the form of variables and flags, "/export:100|/search/*:5". The cost comes after the last colon; a route with one of
+// the separators in it can be given in a file only.
+func setCosts(l *jatah.Limit, value string) error {
+	for _, one := range splitList(value, "|") {
+		colon := strings.LastIndexByte(one, ':')
+		if colon < 0 {
+			return fmt.Errorf("%q is no cost: write ROUTE:COST, such as /export:100, separated by |", one)
+		}
+		route := strings.TrimSpace(one[:colon])
+		if _, twice := l.Costs[route]; twice {
+			return fmt.Errorf("the route %q is given twice: keep one", route)
+		}
+		if err := definition.SetCost(l, route, strings.TrimSpace(one[colon+1:])); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -32,7 +32,7 @@ func TestBadParentsAreRefused(t *testing.T) {
 		"alone": {"limits:\n  - {name: tenant, rate: 5/s, parent: region}\n",
 			`f.yaml:2:5: limits.tenant.parent: no limit is named "region": define it too`},
 		"itself": {"limits:\n  - {name: tenant, rate: 5/s, parent: tenant}\n",
-			`f.yaml:2:5: limits.tenant: the parent "tenant" must be the name of another limit`},
+			`f.yaml:2:31: limits[0].parent: the parent "tenant" must be the name of another limit`},
 		"a circle": {"limits:\n  - {name: a, rate: 5/s, parent: b}\n  - {name: b, rate: 5/s, parent: a}\n  - {name: c, rate: 5/s, parent: a}\n",
 			`f.yaml:2:5: limits.a.parent: the parents lead back to "a": "a" under "b" under "a"; remove one of them` + "\n" +
 				`f.yaml:3:5: limits.b.parent: the parents lead back to "b": "b" under "a" under "b"; remove one of them`},

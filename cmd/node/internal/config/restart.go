@@ -15,6 +15,7 @@ func NeedRestart(started, next Config) (fields []string) {
 		{"http", started.HTTP == next.HTTP},
 		{"node", a.Node == b.Node},
 		{"state_dir", a.StateDir == b.StateDir},
+		{"log_refusals", started.LogRefusals == next.LogRefusals},
 		{"cluster.name", a.Cluster == b.Cluster},
 		{"cluster.bind", a.Bind == b.Bind},
 		{"cluster.advertise", a.Advertise == b.Advertise},

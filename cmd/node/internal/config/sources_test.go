@@ -221,7 +221,7 @@ func TestFieldsThatNeedARestartAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := map[string]string{"cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==", "cluster.insecure": "true", "cluster.expect": "7"}
+	values := map[string]string{"cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==", "cluster.insecure": "true", "cluster.expect": "7", "log_refusals": "true"}
 	for _, f := range nodeFields {
 		if strings.HasPrefix(f.path, edgePath+".") { // changes while the node runs
 			continue

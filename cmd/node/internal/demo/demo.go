@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -18,7 +17,7 @@ const nodes = 3
 // Options says what to show. Every field is needed.
 type Options struct {
 	Limit      jatah.Limit
-	Duration   time.Duration // of the load; starting takes some seconds more
+	Duration   time.Duration // of the load, or longer until the killed node is back; starting takes some seconds more
 	Executable string        // is run with `serve` and its flags
 	Environ    []string      // of the nodes
 	Out        io.Writer
@@ -30,7 +29,11 @@ type Options struct {
 const (
 	killAfter    = 0.40
 	restartAfter = 0.60
+	afterReturn  = 0.10 // of the time is left at least when the node is back
 )
+
+// readyWithin is how long a node may take to become ready: some 3 s, and more on a busy machine.
+const readyWithin = 30 * time.Second
 
 // show is one run of the demo.
 type show struct {
@@ -43,16 +46,17 @@ type show struct {
 	busy      int // gets most of the requests
 	victim    int // owner of the hot key, which is killed
 
+	length time.Duration // of the load, as it came
+
 	mu     sync.Mutex
 	states [nodes]string
 	fault  fault
 }
 
-// fault is when things happened to the victim, zero if they did not, and how
-// often a node was paused because the machine was busy with something else.
+// fault is when things happened to the victim, and how often a node was paused because the machine was busy with something else.
 type fault struct {
-	killed, restarted, back time.Duration
-	pausesBefore, pauses    int
+	killed, back         time.Duration
+	pausesBefore, pauses int
 }
 
 // countPauses adds up the pauses of all nodes.
@@ -109,13 +113,21 @@ func Run(ctx context.Context, o Options) (kept bool, err error) {
 	return v.kept, nil
 }
 
-// startAll starts the nodes and a service before each.
+// startAll starts a service for each node, and the nodes.
 func (s *show) startAll(ctx context.Context) error {
+	s.journal = newJournal(users)
+	// Services choose their ports first: the addresses that are found free after that must stay so.
+	for i := range nodes {
+		service, err := startService(i, s.Limit.Name, s.journal)
+		if err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+		s.services = append(s.services, service)
+	}
 	addresses, err := freeAddresses(2 * nodes)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	s.journal = newJournal(users)
 	for i := range nodes {
 		s.states[i] = "starting"
 		p := &process{
@@ -129,17 +141,12 @@ func (s *show) startAll(ctx context.Context) error {
 				p.args = append(p.args, "--join", addresses[nodes+j])
 			}
 		}
-		s.processes = append(s.processes, p)
+		s.processes, s.services[i].api = append(s.processes, p), "http://"+p.http
 		if err := p.start(); err != nil {
 			return fmt.Errorf("demo: %w", err)
 		}
-		service, err := startService(i, s.Limit.Name, "http://"+p.http, s.journal)
-		if err != nil {
-			return fmt.Errorf("demo: %w", err)
-		}
-		s.services = append(s.services, service)
 	}
-	patience, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("waited 30 s"))
+	patience, cancel := patiently(ctx)
 	defer cancel()
 	for i, p := range s.processes {
 		if err := p.ready(patience); err != nil {
@@ -148,6 +155,10 @@ func (s *show) startAll(ctx context.Context) error {
 		s.setState(i, "up")
 	}
 	return s.choose(patience)
+}
+
+func patiently(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("waited %v", readyWithin))
 }
 
 // compact is a limit in the form of the flag --limit.
@@ -193,13 +204,14 @@ func (s *show) perform(ctx context.Context) error {
 	s.screen.note(fmt.Sprintf("try a service yourself: curl 'http://%s/hello?user=you'", s.services[s.busy].addr))
 
 	s.journal.start = time.Now() // no request is under way yet
-	run, cancel := context.WithTimeout(ctx, s.Duration)
-	defer cancel()
+	run, end := context.WithCancel(ctx)
+	defer end()
 	var parts sync.WaitGroup
-	var staged error
 	parts.Go(func() { s.load.run(run, rand.New(rand.NewPCG(1, 2))) })
-	parts.Go(func() { staged = s.stage(run) })
 	parts.Go(func() { s.draw(run) })
+	staged := s.stage(run)
+	s.length = s.journal.now()
+	end()
 	parts.Wait()
 	if ctx.Err() != nil {
 		return fmt.Errorf("demo: stopped before its end")
@@ -209,7 +221,7 @@ func (s *show) perform(ctx context.Context) error {
 
 func (s *show) name(i int) string { return s.processes[i].name }
 
-// stage kills the victim and brings it back. It returns when ctx ends.
+// stage kills the victim and brings it back. It returns at the end of the run, or when ctx ends.
 func (s *show) stage(ctx context.Context) error {
 	if !sleep(ctx, time.Duration(killAfter*float64(s.Duration))) {
 		return nil
@@ -233,15 +245,11 @@ func (s *show) stage(ctx context.Context) error {
 	if err := p.start(); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	s.mu.Lock()
-	s.fault.restarted = restarted
-	s.mu.Unlock()
 	s.setState(s.victim, "starting")
 	s.screen.note(fmt.Sprintf("%5.1f s  %s is started again", restarted.Seconds(), p.name))
-	if err := p.ready(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil // the time was too short for it; the verdict says so
-		}
+	patience, cancel := patiently(ctx)
+	defer cancel()
+	if err := p.ready(patience); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	back := s.journal.now()
@@ -251,7 +259,7 @@ func (s *show) stage(ctx context.Context) error {
 	s.load.down[s.victim].Store(false)
 	s.setState(s.victim, "up")
 	s.screen.note(fmt.Sprintf("%5.1f s  %s is ready and gets requests again", back.Seconds(), p.name))
-	<-ctx.Done()
+	sleep(ctx, max(s.Duration-back, time.Duration(afterReturn*float64(s.Duration))))
 	return nil
 }
 

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"regexp"
 	"strings"
@@ -20,13 +21,13 @@ func played(fallback jatah.Fallback, admittedPerSecond int, extra ...record) *sh
 	s := &show{Options: Options{
 		Limit:    jatah.Limit{Name: "api", Rate: jatah.PerSecond(10), Burst: 10, Mode: jatah.Strict, Fallback: fallback},
 		Duration: 10 * second,
-	}}
+	}, length: 10 * second}
 	for _, name := range []string{"n1", "n2", "n3"} {
 		s.processes = append(s.processes, &process{name: name})
 	}
 	s.journal = newJournal(users)
 	s.load = &load{}
-	s.fault = fault{killed: 4 * second, restarted: 6 * second, back: 8 * second}
+	s.fault = fault{killed: 4 * second, back: 8 * second}
 	for range 10 {
 		s.journal.add(record{key: 0, outcome: admitted})
 	}
@@ -93,6 +94,20 @@ func TestVerdictTakesAPauseForAFault(t *testing.T) {
 	s.fault.pauses, s.fault.pausesBefore = 1, 1
 	if v := judge(s); !v.kept || !strings.Contains(strings.Join(v.lines, "\n"), "1 pause\n") {
 		t.Errorf("not kept:\n%s", strings.Join(v.lines, "\n"))
+	}
+}
+
+// An owner whose answers are late, without a pause: what was spent ahead may be too much, a token for a token.
+func TestVerdictTakesATokenAheadForOneThatMayBeTooMany(t *testing.T) {
+	for n, kept := range map[int]bool{12: true, 3: false} {
+		var ahead []record
+		for i := range 12 { // all at once, when the bucket holds one or so
+			ahead = append(ahead, record{sent: second, done: second, key: 0, outcome: admitted, elsewhere: true, ahead: i < n})
+		}
+		v := judge(played(jatah.FallbackShare, 10, ahead...))
+		if text := strings.Join(v.lines, "\n"); v.kept != kept || !strings.Contains(text, fmt.Sprintf("got %d tokens ahead", n)) {
+			t.Errorf("%d ahead, kept %v:\n%s", n, v.kept, text)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func (s *show) picture() picture {
 	from := max(0, now-time.Second)
 	recent := s.journal.since(from)
 	inLast := func(r record) bool { return r.done >= from }
-	pic := picture{elapsed: min(now, s.Duration), total: s.Duration, lost: s.load.lost.Load()}
+	pic := picture{elapsed: now, total: max(now, s.Duration), lost: s.load.lost.Load()}
 
 	s.mu.Lock()
 	states := s.states

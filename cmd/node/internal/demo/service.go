@@ -28,7 +28,8 @@ type record struct {
 	sent, done time.Duration
 	node, key  int
 	outcome    outcome
-	elsewhere  bool // not decided by credit, share or owner but by a fallback
+	elsewhere  bool // not decided by credit or owner but by a fallback
+	ahead      bool // the fallback was to spend ahead of a share
 }
 
 // service is a small web application before one node: it says hello to a user
@@ -43,13 +44,14 @@ type service struct {
 	addr   string
 }
 
-func startService(node int, limit, api string, log *journal) (*service, error) {
+// startService begins to answer requests; before the first one, say the address of its node.
+func startService(node int, limit string, log *journal) (*service, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	s := &service{
-		node: node, limit: limit, api: api, log: log, addr: ln.Addr().String(),
+		node: node, limit: limit, log: log, addr: ln.Addr().String(),
 		// No time limit of its own: how long a decision takes while a node is
 		// down is what the demo shows.
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: workers}},
@@ -80,6 +82,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		fmt.Fprintf(w, "hello %s, %d left\n", user, d.Remaining)
 	}
+	rec.ahead = d.Source == "ahead"
 	rec.elsewhere = d.Source == "share" || d.Source == "ahead" || d.Source == "deny" || d.Source == "allow"
 	s.log.add(rec)
 }

@@ -37,7 +37,7 @@ func promise(l jatah.Limit) (always, perFault float64, ok bool) {
 // judge computes the verdict from the journal.
 func judge(s *show) verdict {
 	records, f := s.journal.all(), s.fault
-	end := s.Duration
+	end := s.length
 	v := verdict{kept: true}
 	v.say("")
 	v.say("verdict")
@@ -48,8 +48,6 @@ func judge(s *show) verdict {
 	switch {
 	case !v.kept:
 		v.say("The promise was BROKEN.")
-	case f.back == 0:
-		v.say("The promise was kept. (The time was too short for the killed node to come back: use a longer --duration.)")
 	case v.weak:
 		v.say("The promise was kept. (But this run proves little; see above.)")
 	default:
@@ -80,17 +78,9 @@ func (v *verdict) judgeHotKey(s *show, records []record, f fault, end time.Durat
 		}
 		return fmt.Sprintf("%.1f %%", 100*part)
 	}
-	if f.killed == 0 {
-		v.say("  used of the limit: %s", used(0, end, b))
-		return
-	}
-	if f.back == 0 {
-		v.say("  used of the limit: %s before the kill, %s after it", used(0, f.killed, b), used(f.killed, end, 0))
-	} else {
-		v.say("  used of the limit: %s before, %s while %s was gone, %s after",
-			used(0, f.killed, b), used(f.killed, min(f.back, end), 0), s.name(s.victim), used(f.back, end, 0))
-	}
-	if after, _ := s.usedOf(records, f.back, end, 0); f.back > 0 && after > 1 {
+	v.say("  used of the limit: %s before, %s while %s was gone, %s after",
+		used(0, f.killed, b), used(f.killed, min(f.back, end), 0), s.name(s.victim), used(f.back, end, 0))
+	if after, _ := s.usedOf(records, f.back, end, 0); after > 1 {
 		v.say("  (more than 100 %% after: tokens that were saved up, never beyond b + r·t)")
 	}
 	v.say("  (a crashed node's third stays unused until it is back, because nobody can know")
@@ -118,18 +108,24 @@ func (v *verdict) judgeExcess(s *show, records []record, f fault) {
 		return
 	}
 	before, whole := envelope.Excess{Tokens: math.Inf(-1)}, envelope.Excess{Tokens: math.Inf(-1)}
+	late := 0 // most that a user got ahead of shares before the kill
 	for key := range users {
 		var calm, all []envelope.Admission
+		ahead := 0
 		for _, r := range records {
 			if r.key != key || r.outcome != admitted {
 				continue
 			}
 			a := envelope.Admission{Sent: r.sent, Done: r.done}
 			all = append(all, a)
-			if f.killed == 0 || r.done < f.killed {
+			if r.done < f.killed {
 				calm = append(calm, a)
+				if r.ahead {
+					ahead++
+				}
 			}
 		}
+		late = max(late, ahead)
 		rate, b := perSecond(s.Limit.Rate), float64(burst(s.Limit))
 		if e := envelope.WorstExcess(calm, rate, b); e.Tokens > before.Tokens {
 			before = e
@@ -142,22 +138,21 @@ func (v *verdict) judgeExcess(s *show, records []record, f fault) {
 		v.say("  this machine was so busy that nodes did not run for a while: %s", count(f.pauses, "pause"))
 		v.say("  (%d before the kill), each a fault of its own", f.pausesBefore)
 	}
-	v.compare("worst excess in any interval before the kill", before, always+float64(f.pausesBefore)*perFault)
-	faults := f.pauses
-	if f.killed > 0 {
-		faults++
-		if f.restarted > 0 {
-			faults++
-		}
-		v.compare("worst excess with the kill and the return", whole, always+float64(faults)*perFault)
+	if late > 0 {
+		v.say("  this machine was so busy that an owner's answers came too late before the kill: a")
+		v.say("  user got %s ahead of the others' shares, each of which may be one too many", count(late, "token"))
+		always += float64(late)
 	}
-	v.weigh(s, always+float64(faults)*perFault)
+	v.compare("worst excess in any interval before the kill", before, always+float64(f.pausesBefore)*perFault)
+	promised := always + float64(f.pauses+2)*perFault
+	v.compare("worst excess with the kill and the return", whole, promised)
+	v.weigh(s, promised)
 }
 
 // weigh says when keeping the promise is no feat: because it allows half as
 // much again as the limit does in the time of the run, or more.
 func (v *verdict) weigh(s *show, promised float64) {
-	if promised < (float64(burst(s.Limit))+perSecond(s.Limit.Rate)*s.Duration.Seconds())/2 {
+	if promised < (float64(burst(s.Limit))+perSecond(s.Limit.Rate)*s.length.Seconds())/2 {
 		return
 	}
 	v.weak = true
@@ -191,19 +186,9 @@ func (v *verdict) compare(what string, excess envelope.Excess, allowed float64) 
 
 // describeFault says how the fault felt to those who sent requests.
 func (v *verdict) describeFault(s *show, records []record, f fault, end time.Duration) {
-	calmEnd := end
-	if f.killed > 0 {
-		calmEnd = f.killed
-	}
-	calm := summarize(records, func(r record) bool { return r.done < calmEnd })
+	calm := summarize(records, func(r record) bool { return r.done < f.killed })
 	v.say("  decision time in calm: p50 %s, p99 %s", short(calm.p50), short(calm.p99))
-	if f.killed == 0 {
-		return
-	}
-	until, lost := end, 0
-	if f.back > 0 {
-		until = f.back
-	}
+	until, lost := f.back, 0
 	for _, r := range records {
 		if r.outcome == failed {
 			lost++

@@ -1,11 +1,15 @@
-package config
+package definition
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
-// nearest finds the known word that a misspelt one was meant to be, or "".
+// Nearest finds the known word that a misspelt one was meant to be, or "".
 // At most a third of the letters may differ, so that a word which means
 // something else is not offered.
-func nearest(word string, known []string) string {
+func Nearest(word string, known []string) string {
 	best, bestDistance := "", max(1, len(word)/3)+1
 	for _, k := range known {
 		if d := distance(word, k); d < bestDistance {
@@ -43,4 +47,19 @@ func distance(a, b string) int {
 		}
 	}
 	return current[len(b)]
+}
+
+// UnknownField says what a name that is no field was meant to be. Others maps the fields of other sections to their section.
+func UnknownField(name, where string, known []string, others map[string]string) string {
+	text := fmt.Sprintf("%q is not %s", Shorten(name), where)
+	if section, ok := others[name]; ok {
+		if section == "" {
+			return text + ": it belongs at the top level, not indented"
+		}
+		return text + ": it belongs under " + section
+	}
+	if near := Nearest(name, known); near != "" {
+		return fmt.Sprintf("%s: did you mean %q?", text, near)
+	}
+	return text + "; there are " + strings.Join(known, ", ")
 }
