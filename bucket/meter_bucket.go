@@ -156,8 +156,9 @@ func (m *bucketMeter) level(t int64) (float64, bool) {
 	// The pool met its cap at this level, and has stood still since if it was in debt.
 	met := m.pool
 	if first := m.cap - m.out; met < first {
-		// It grew by part*speed while the cap fell by (1-part)*speed.
-		met = max(m.rule.amount(m.part)-m.out, first-(first-met)*(1-m.part))
+		// It grew by part*speed while the cap fell by (1-part)*speed. A cap that rises does so as the pool does: only rounding
+		// makes them meet, at once.
+		met = max(min(m.rule.amount(m.part)-m.out, first), first-(first-met)*(1-m.part))
 	}
 	return max(room, min(met, 0)), true
 }
@@ -213,7 +214,11 @@ func (m *bucketMeter) Use(n, out float64) {
 func (m *bucketMeter) Return(n, out float64) {
 	m.pool += n
 	if more := n + out - m.out; more > 0 { // a refund, or tokens that a share brought
-		m.cap = max(m.cap, min(m.rule.amount(m.part), m.grown(m.now)+out))
+		// The cap is meant at the time since, like the pool: one that is raised now must not have risen since then as well.
+		if g := m.grown(m.now); min(m.rule.amount(m.part), g+out) > m.top(m.now) {
+			m.cap = min(m.rule.amount(m.part), g+out)
+			m.pool, m.since = g, m.now
+		}
 	}
 	m.out = out
 	if g, top := m.grown(m.now), m.top(m.now); g >= top-out {
