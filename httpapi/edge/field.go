@@ -134,21 +134,31 @@ func (f Field) ofBody(q *Request, l leaf) (r reading) {
 		return reading{}
 	}
 	kind, params, _ := mime.ParseMediaType(q.Header.Get("Content-Type"))
-	form := kind == "application/x-www-form-urlencoded"
-	switch {
-	case kind == "multipart/form-data":
-		return f.ofParts(data, params["boundary"], l)
-	case form:
+	switch kind {
+	case "multipart/form-data":
+		r = f.ofParts(data, params["boundary"], l)
+	case "application/x-www-form-urlencoded":
 		r = f.ofPairs(string(data), l)
+	default:
+		return f.ofJSON(data, json.Valid(data), l)
 	}
-	// Many handlers read JSON whatever the type says, so it is looked for in what is sent as a form too.
-	if json.Valid(data) {
-		w := walk{b: data}
-		r.larger(w.value(f.path, l))
-	} else if !form {
-		r.odd = true
+	// Many handlers read JSON whatever the type says, the first value and not what follows it. So it is looked for in what is sent as a form too.
+	if data = bytes.TrimLeft(bytes.TrimPrefix(data, bom), " \t\r\n"); len(data) > 0 && (data[0] == '{' || data[0] == '[') {
+		var first json.RawMessage
+		err := json.NewDecoder(bytes.NewReader(data)).Decode(&first)
+		r.larger(f.ofJSON(first, err == nil, l))
 	}
 	return r
+}
+
+var bom = []byte("\xef\xbb\xbf")
+
+func (f Field) ofJSON(data []byte, valid bool, l leaf) reading {
+	if !valid {
+		return reading{odd: true}
+	}
+	w := walk{b: data}
+	return w.value(f.path, l)
 }
 
 // ofParts reads a form whose fields are parts.
