@@ -67,15 +67,15 @@ func ByPath(costs map[string]int64) Cost {
 		return strings.Compare(a, b)
 	})
 	costs = maps.Clone(costs)
-	return func(q *Request) (int64, error) {
-		p := cleaned(q.Path)
+	of := func(p string) int64 {
 		for _, pattern := range patterns {
 			if under(pattern, p) {
-				return max(0, costs[pattern]), nil
+				return max(0, costs[pattern])
 			}
 		}
-		return 1, nil
+		return 1
 	}
+	return func(q *Request) (int64, error) { return q.dearest(of), nil }
 }
 
 // Bounds are for costs by a number. All are in tokens.

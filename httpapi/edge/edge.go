@@ -140,7 +140,7 @@ func (e *Edge) decide(ctx context.Context, v *Verdict, q *Request) {
 
 // decide takes permits first: they can be given back without a trace, tokens of a window that has ended cannot.
 func (v *Verdict) decide(ctx context.Context) {
-	ok := !v.paused() && v.price()
+	ok := v.Err == nil && !v.paused() && v.price()
 	for _, i := range v.rule.permits {
 		ok = ok && v.acquire(ctx, i)
 	}
@@ -206,7 +206,7 @@ func (t *Taken) ofPlan(plan string) {
 
 func (t *Taken) price(cost Cost, q *Request) (err error) {
 	if cost == nil {
-		t.Cost = t.limiter.Cost(cleaned(q.Path))
+		t.Cost = q.dearest(t.limiter.Cost)
 		return nil
 	}
 	t.Cost, err = cost(q)

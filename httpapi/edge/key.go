@@ -46,7 +46,7 @@ func Route() Part {
 		if q.HTTP != nil && q.HTTP.Pattern != "" {
 			return q.HTTP.Pattern, true
 		}
-		return q.Method + " " + cleaned(q.Path), true
+		return q.Method + " " + q.path(), true
 	}
 }
 

@@ -24,6 +24,8 @@ type Request struct {
 	ctx      context.Context
 	edge     *Edge
 	only     []string // names of rules; empty: all
+	rawPath  string   // as it was sent, where unescaping it loses something; else ""
+	way      way      // in which it is read at present
 	rawQuery string
 	query    url.Values // parsed from rawQuery when first asked for
 	peer     string
@@ -45,7 +47,8 @@ func (e *Edge) RequestOf(r *http.Request) *Request {
 func (e *Edge) describe(q *Request, r *http.Request) {
 	*q = Request{
 		Method: r.Method, Path: r.URL.Path, Host: r.Host, Header: r.Header, HTTP: r, ctx: r.Context(), edge: e, rawQuery: r.URL.RawQuery,
-		peer: r.RemoteAddr, served: true,
+		rawPath: rawPath(r.URL),
+		peer:    r.RemoteAddr, served: true,
 	}
 	q.identify()
 }
@@ -60,9 +63,17 @@ func (e *Edge) Describe(ctx context.Context, method, host, target, peer string, 
 	if header == nil {
 		header = http.Header{}
 	}
-	q := &Request{Method: method, Path: u.Path, Host: host, Header: header, ctx: ctx, edge: e, rawQuery: u.RawQuery, peer: peer}
+	q := &Request{Method: method, Path: u.Path, Host: host, Header: header, ctx: ctx, edge: e, rawQuery: u.RawQuery, peer: peer, rawPath: rawPath(u)}
 	q.identify()
 	return q, nil
+}
+
+// rawPath is empty for nearly all requests.
+func rawPath(u *url.URL) string {
+	if u.RawPath == "" {
+		return ""
+	}
+	return u.EscapedPath() // which does not believe RawPath if Path was changed since
 }
 
 func (q *Request) identify() {

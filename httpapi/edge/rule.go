@@ -112,8 +112,8 @@ func (e *Edge) compile(i int, r Rule) (*rule, error) {
 	return c, c.addPause()
 }
 
-// match finds the rule for a request and makes its keys. The verdict's rule stays nil where there is none.
-func (v *Verdict) match(rules []*rule) {
+// find finds the rule for a request, as the path is read at present, and makes its keys; nil: there is none.
+func (v *Verdict) find(rules []*rule) *rule {
 next:
 	for _, r := range rules {
 		if !v.request.asks(r) {
@@ -133,11 +133,7 @@ next:
 			}
 			v.Takes = append(v.Takes, Taken{Name: r.Uses[i].Limit, Key: key})
 		}
-		v.rule, v.Rule = r, r.Name
-		if q := v.request; q.Account != "" && q.located && !q.named {
-			v.edge.warnAddress(r)
-		}
-		return
+		return r
 	}
-	v.Takes = nil
+	return nil
 }
