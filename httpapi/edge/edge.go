@@ -257,13 +257,14 @@ func (v *Verdict) passed(t *Taken) bool {
 }
 
 // AccountFromHeader believes a header that names the account if a trusted proxy sends it, and nobody else: see Config.Client. The
-// proxy must set or remove it on every request.
+// proxy must set or remove it on every request. Where it is there twice the proxy has added to what a client sent: then nobody is known.
 func AccountFromHeader(name string) func(*Request) string {
 	return func(q *Request) string {
-		if !q.FromProxy() {
+		lines := q.Header.Values(name)
+		if len(lines) != 1 || !q.FromProxy() {
 			return ""
 		}
-		return q.Header.Get(name)
+		return lines[0]
 	}
 }
 

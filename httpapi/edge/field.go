@@ -93,10 +93,10 @@ func (f Field) ofPairs(raw string, l leaf) (r reading) {
 		raw = rest
 		name, value, _ := strings.Cut(pair, "=")
 		if !strings.EqualFold(name, f.name) {
-			if !strings.ContainsAny(name, "%+ ") {
+			if !strings.ContainsAny(name, "%+ [") {
 				continue
 			}
-			if s, err := url.QueryUnescape(name); err != nil || !strings.EqualFold(strings.TrimSpace(s), f.name) {
+			if s, err := url.QueryUnescape(name); err != nil || !f.isNamed(s) {
 				continue
 			}
 		}
@@ -110,13 +110,22 @@ func (f Field) ofPairs(raw string, l leaf) (r reading) {
 	return r
 }
 
+// isNamed says whether a name is the field's, also rows[] and rows[0], which are rows to those who make arrays of them.
+func (f Field) isNamed(name string) bool {
+	name = strings.TrimSpace(name)
+	if i := strings.IndexByte(name, '['); i > 0 && strings.EqualFold(name[:i], f.name) {
+		return true
+	}
+	return strings.EqualFold(name, f.name)
+}
+
 func (f Field) ofBody(q *Request, l leaf) (r reading) {
 	if !q.served {
 		return reading{unseen: true}
 	}
 	// A handler before the edge may have read a form already.
 	for name, values := range q.HTTP.PostForm {
-		if strings.EqualFold(name, f.name) {
+		if f.isNamed(name) {
 			for _, text := range values {
 				r.larger(l.of(text))
 			}
@@ -176,7 +185,7 @@ func (f Field) ofParts(data []byte, boundary string, l leaf) (r reading) {
 		switch {
 		case err != nil:
 			return reading{odd: true}
-		case strings.EqualFold(strings.TrimSpace(p.FormName()), f.name):
+		case f.isNamed(p.FormName()):
 			r.larger(l.of(string(text)))
 		}
 	}

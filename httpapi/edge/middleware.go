@@ -85,6 +85,9 @@ func (f *flight) serve(next http.Handler, w http.ResponseWriter, r *http.Request
 		if o.Status == 0 {
 			o.Status, o.Bytes = f.writer.status, f.writer.bytes
 		}
+		if r.Method == http.MethodHead {
+			o.Bytes = 0 // the server sends none of them
+		}
 		o.Failed = !done
 		if o.Failed && v.rule.observed && o.Status == 0 {
 			o.Status = http.StatusInternalServerError // nothing was answered, and nothing will be

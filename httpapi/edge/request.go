@@ -2,9 +2,11 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 )
 
 // Request is a request as rules see it: that of a net/http server, or what a proxy or another protocol says of one. Rules and their functions
@@ -59,6 +61,10 @@ func (e *Edge) Describe(ctx context.Context, method, host, target, peer string, 
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
 		return nil, err
+	}
+	if strings.Contains(target, "#") {
+		// Some servers end the path there and some do not; no client that means well sends it.
+		return nil, errors.New("it has a fragment")
 	}
 	if header == nil {
 		header = http.Header{}

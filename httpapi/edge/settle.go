@@ -14,6 +14,7 @@ func (v *Verdict) settleCosts(ctx context.Context, o Outcome, gone bool) {
 	if !v.OK || v.WouldRefuse || v.Err != nil {
 		return // nothing was taken, and but for a dry run or FailOpen it would not have run
 	}
+	unsure := unproved(o, gone)
 	if o.Status == 0 {
 		o.Status = http.StatusOK
 	}
@@ -26,7 +27,7 @@ func (v *Verdict) settleCosts(ctx context.Context, o Outcome, gone bool) {
 			continue
 		}
 		actual := t.Cost
-		if u.Counts != nil && !unproved(o, gone) && !u.Counts(o.Status) {
+		if u.Counts != nil && !unsure && !u.Counts(o.Status) {
 			actual = 0
 		}
 		for _, after := range u.After {
@@ -39,9 +40,12 @@ func (v *Verdict) settleCosts(ctx context.Context, o Outcome, gone bool) {
 	}
 }
 
-// unproved says that the status does not tell how the request went: the handler panicked, or the client left and a proxy in between made an
-// error of that. Such a request counts, or hanging up at the right moment would be a try for nothing.
-func unproved(o Outcome, gone bool) bool { return o.Failed || gone && o.Status >= 500 }
+// unproved says that the status does not tell how the request went: the handler panicked, or the client left and the handler said nothing, or what
+// programs and proxies say of that: 408, 499 or an error of theirs. Such a request counts, or hanging up at the right moment would be a try, and
+// the work of it, for nothing.
+func unproved(o Outcome, gone bool) bool {
+	return o.Failed || gone && (o.Status == 0 || o.Status == http.StatusRequestTimeout || o.Status >= 499)
+}
 
 // commit settles a take at what the request really cost: see jatah.Reservation.Commit, which this does for takes of several limits too.
 func (t *Taken) commit(ctx context.Context, actual int64) {

@@ -16,8 +16,8 @@ type writer struct {
 }
 
 // What a writer is wrapped in. Handlers ask by type assertion whether they may flush or hijack, and must not be told what does not hold; a
-// struct of one pointer is an interface without an allocation. ReadFrom, WriteString and Push need no such care: the first two
-// can always be done, and the third may say that it is not supported.
+// struct of one pointer is an interface without an allocation. ReadFrom, WriteString, Push and CloseNotify need no such care: the first two
+// can always be done, the third may say that it is not supported, and the last may keep silent.
 type (
 	flushing         struct{ *writer }
 	hijacking        struct{ *writer }
@@ -119,6 +119,14 @@ func (w *writer) Push(target string, opts *http.PushOptions) error {
 		return p.Push(target, opts)
 	}
 	return http.ErrNotSupported
+}
+
+// CloseNotify is what handlers used before requests had contexts; gin still insists on it. A writer that has none never tells.
+func (w *writer) CloseNotify() <-chan bool {
+	if n, ok := as[interface{ CloseNotify() <-chan bool }](w.ResponseWriter); ok {
+		return n.CloseNotify()
+	}
+	return make(chan bool, 1)
 }
 
 func (w *writer) flush() error {
