@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -10,34 +11,46 @@ import (
 
 // held is a permit that is renewed as long as the handler runs, however long that is.
 type held struct {
+	limiter *jatah.Limiter
+
 	mu     sync.Mutex
 	permit *jatah.Permit // nil: given back
 	timer  *time.Timer
 }
 
-// hold keeps a permit whose limit gives it ttl.
-func hold(p *jatah.Permit, ttl time.Duration) *held {
-	h := &held{permit: p}
+// hold keeps a permit of a limit.
+func hold(p *jatah.Permit, l *jatah.Limiter) *held {
+	h := &held{limiter: l, permit: p}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// Two more tries are left where one fails.
-	h.timer = time.AfterFunc(ttl/3, func() { h.renew(ttl) })
+	h.timer = time.AfterFunc(h.pause(), h.renew)
 	return h
 }
 
-func (h *held) renew(ttl time.Duration) {
+// pause is the time to the next renewal, by what the limit gives now: it may be defined anew while the handler runs. Two more tries are left
+// where one fails.
+func (h *held) pause() time.Duration {
+	if ttl := h.limiter.Limit().TTL; ttl > 0 {
+		return max(ttl/3, time.Millisecond)
+	}
+	return time.Second // it counts tokens at present, and may count permits again
+}
+
+func (h *held) renew() {
 	h.mu.Lock()
 	p := h.permit
 	h.mu.Unlock()
 	if p == nil {
 		return
 	}
-	// An error leaves it as it was. A permit that is given back meanwhile is not held again by this.
-	_, _ = p.Renew(context.Background(), ttl)
+	// A permit that is given back meanwhile is not held again by this.
+	if _, err := p.Renew(context.Background(), 0); errors.Is(err, jatah.ErrPermit) {
+		return // nothing brings it back
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.permit != nil {
-		h.timer.Reset(ttl / 3)
+		h.timer.Reset(h.pause())
 	}
 }
 
@@ -56,7 +69,7 @@ func (v *Verdict) acquire(ctx context.Context, i int) bool {
 	p, d := t.limiter.Acquire(ctx, t.Key, 0)
 	t.Decision = d
 	if p != nil {
-		t.permit = hold(p, t.limiter.Limit().TTL)
+		t.permit = hold(p, t.limiter)
 	}
 	return v.passed(t)
 }
