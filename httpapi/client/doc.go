@@ -10,7 +10,8 @@
 //
 //   - Two keys that differ, as strings or lists of strings, are counted apart, whatever bytes they hold.
 //   - A take, take-all, refund or charge is carried out at most once however often it is tried: all its tries carry one
-//     Idempotency-Key, and after a try that may have been carried out it stays with that node.
+//     Idempotency-Key, and after a try that may have been carried out it stays with that node, and is not tried again
+//     when that may have forgotten it.
 //     (Behind one address that stands for several nodes this holds only if the balancer keeps to one of them.)
 //   - A call that cannot end before the deadline of its context fails as soon as this is known, with [ErrDeadline], and a context that
 //     ends ends the call at once.

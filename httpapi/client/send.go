@@ -18,6 +18,10 @@ import (
 // maxAnswer bounds an answer, in bytes. Those to batches of long keys are the largest.
 const maxAnswer = 16 << 20
 
+// onceFor is for how long an Idempotency-Key is relied upon: nodes keep answers for a minute, and the last try needs some time. What may have been carried
+// out is not tried again after it, or it could be carried out twice.
+const onceFor = 50 * time.Second
+
 // call is one call of the API, however many tries it takes.
 type call struct {
 	method, path string // path with the query
@@ -64,7 +68,7 @@ func (c *Client) do(ctx context.Context, k *call) (answer, error) {
 
 // persist tries until there is an answer or nothing more can be done. round makes one try at the address at, or if it may and need be, at others.
 func (c *Client) persist(ctx context.Context, k *call, round func(at int, stay bool) try) try {
-	at := int(c.at.Load())
+	at, begin := int(c.at.Load()), time.Now()
 	lost, unsure := false, false // the answer to a try; and what that means
 	fail := func(t try, err error) try {
 		if t.err = err; unsure {
@@ -96,8 +100,14 @@ func (c *Client) persist(ctx context.Context, k *call, round func(at int, stay b
 		case t.after > c.retry.MaxRetryAfter:
 			return fail(t, fmt.Errorf("%w for %v, which is more than is waited for: %w", ErrPaused, t.after, t.err))
 		}
+		if unsure && time.Since(begin)+t.after > onceFor {
+			return fail(t, t.err)
+		}
 		if err := c.retry.pause(ctx, t.after, n, t.err); err != nil {
 			return fail(t, err)
+		}
+		if unsure && time.Since(begin) > onceFor {
+			return fail(t, t.err)
 		}
 		if k.safe {
 			at = int(c.at.Load())

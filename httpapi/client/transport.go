@@ -170,10 +170,19 @@ func replay(r *http.Request) *http.Request {
 	return &again
 }
 
-// discard reads the rest of a response, if it is short, so that the connection can be used again.
+// CloseIdleConnections closes those of the base, if it can: http.Client.CloseIdleConnections asks for it.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// discard reads the rest of a response, if it is short and comes at once, so that the connection can be used again.
 func discard(resp *http.Response) {
 	const most = 64 << 10
 	if resp.ContentLength <= most {
+		late := time.AfterFunc(time.Second, func() { resp.Body.Close() })
+		defer late.Stop()
 		_, _ = io.CopyN(io.Discard, resp.Body, most)
 	}
 	resp.Body.Close()
