@@ -12,6 +12,18 @@ import (
 func Gin(e *edge.Edge) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		served := false
+		defer func() {
+			if served {
+				return
+			}
+			c.Abort()
+			// gin.Recovery would make an empty answer with the status 200 of a request that is dropped.
+			if p := recover(); p == http.ErrAbortHandler {
+				drop(c)
+			} else if p != nil {
+				panic(p)
+			}
+		}()
 		e.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			served = true
 			c.Request = r
@@ -21,8 +33,18 @@ func Gin(e *edge.Edge) gin.HandlerFunc {
 				v.Answered(c.Writer.Status(), int64(c.Writer.Size()))
 			}
 		})).ServeHTTP(c.Writer, c.Request)
-		if !served {
-			c.Abort()
+	}
+}
+
+// drop closes the connection, or where it cannot, as with HTTP/2, answers as shortly as it can.
+func drop(c *gin.Context) {
+	if w, ok := c.Writer.(interface{ Unwrap() http.ResponseWriter }); ok {
+		if _, ok := w.Unwrap().(http.Hijacker); ok {
+			if conn, _, err := c.Writer.Hijack(); err == nil {
+				_ = conn.Close()
+				return
+			}
 		}
 	}
+	c.AbortWithStatus(http.StatusTooManyRequests)
 }
