@@ -106,7 +106,11 @@ func (h *Handler) asked(e *edge.Edge, r *http.Request) (q *edge.Request, deny in
 	}
 	q, err := e.Describe(r.Context(), method, host, target, r.RemoteAddr, r.Header)
 	if err != nil {
-		return nil, 0, badQuestion(askedTarget[0], "%s is %s, which is no path with a query.", askedTarget[0], quote(target))
+		p := badQuestion(askedTarget[0], "%s is %s, which is no path with a query.", askedTarget[0], quote(target))
+		if deny != 0 {
+			p.status = deny // it is the client's, and not the proxy's as all else that is wrong with a question
+		}
+		return nil, 0, p
 	}
 	q.Only(only...)
 	return q, deny, nil
@@ -178,8 +182,8 @@ type denying struct {
 }
 
 func (d *denying) WriteHeader(status int) {
-	// 5xx is not a denial: nothing was decided.
-	if d.status != 0 && status/100 == 4 && status != http.StatusBadRequest {
+	// 5xx is not a denial: nothing was decided. 400 is one: what a client sends must not look undecided to a proxy that lets pass what is.
+	if d.status != 0 && status/100 == 4 {
 		status = d.status
 	}
 	d.ResponseWriter.WriteHeader(status)
