@@ -74,12 +74,11 @@ func (v *Verdict) acquire(ctx context.Context, i int) bool {
 	return v.passed(t)
 }
 
-// giveBack releases the permits that are held.
+// giveBack releases the permits that are held. It leaves Takes as they are, which a handler that http.TimeoutHandler did not wait for may be reading.
 func (v *Verdict) giveBack(ctx context.Context) {
 	for _, i := range v.rule.permits {
 		if t := &v.Takes[i]; t.permit != nil {
 			t.permit.release(ctx)
-			t.permit = nil
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -81,7 +82,9 @@ func begin(ctx context.Context, e *edge.Edge, method string, setHeader func(meta
 		from = p.Addr.String()
 	}
 	header, host := headerOf(ctx)
-	q, err := e.Describe(ctx, http.MethodPost, host, method, from, header)
+	// Escaped, since nothing in it is to be unescaped: that of a method that only a handler for unknown ones knows is as the client likes.
+	target := (&url.URL{Path: method}).EscapedPath()
+	q, err := e.Describe(ctx, http.MethodPost, host, target, from, header)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, "the name of the method is malformed")
 	}
