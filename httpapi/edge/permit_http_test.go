@@ -18,7 +18,9 @@ func TestAPlaceIsFreeWhenTheHandlerHasEnded(t *testing.T) {
 	for _, nested := range []bool{false, true} { // the other limit stands in the same rule, or in a middleware inside
 		inBubble(t, limits, func(t *testing.T, node *jatah.Node) {
 			begin := time.Now()
-			at := func(seconds float64) { time.Sleep(time.Until(begin.Add(time.Duration(seconds * float64(time.Second))))) }
+			at := func(seconds float64) {
+				time.Sleep(time.Until(begin.Add(time.Duration(seconds * float64(time.Second)))))
+			}
 			inFlight := func(when string, want int64) {
 				t.Helper()
 				synctest.Wait()
