@@ -3,6 +3,7 @@ package edge_test
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,14 +29,14 @@ func TestAPlaceIsFreeWhenTheHandlerHasEnded(t *testing.T) {
 					t.Errorf("%s %d are in flight, want %d", when, n, want)
 				}
 			}
-			sawGone := false
+			var sawGone atomic.Bool
 			work := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				switch r.URL.Path {
 				case "/panic":
 					panic("broken")
 				case "/slow":
 					at(2)
-					sawGone = r.Context().Err() != nil
+					sawGone.Store(r.Context().Err() != nil)
 				}
 			})
 			both := edge.Rule{When: []edge.Condition{edge.Path("/closed")}, Uses: []edge.Use{forAll("flight"), forAll("none")}}
@@ -70,7 +71,7 @@ func TestAPlaceIsFreeWhenTheHandlerHasEnded(t *testing.T) {
 				t.Errorf("beside it: %d with Retry-After %q, want 429 and a wait", a.StatusCode, a.Header.Get("Retry-After"))
 			}
 			at(2.1)
-			if !sawGone {
+			if !sawGone.Load() {
 				t.Error("the handler did not notice that its client is gone; this test proves nothing")
 			}
 			if a := s.get(); a.StatusCode != 200 {
