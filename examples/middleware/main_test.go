@@ -3,62 +3,57 @@ package main
 import (
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/jatah-io/jatah"
 )
 
-func TestVisitorsAreLimitedByAddressAndAccountsByName(t *testing.T) {
+func TestWhoIsCountedByWhat(t *testing.T) {
 	node, err := jatah.Start(t.Context(), jatah.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer node.Close()
-	site, err := limited(node, http.HandlerFunc(hello))
+	t.Cleanup(func() { node.Close() })
+	e, err := newEdge(node)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(user string) *httptest.ResponseRecorder {
-		r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
-		if user != "" {
-			r.SetBasicAuth(user, "secret")
+	handler := shop(e)
+	send := func(method, target, form, session string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(form))
+		if form != "" {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		}
-		site.ServeHTTP(w, r)
+		if session != "" {
+			r.AddCookie(&http.Cookie{Name: "session", Value: session})
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
 		return w
 	}
-	for i := range 6 {
-		if w := ask(""); (w.Code == 200) != (i < 5) || i == 5 && w.Header().Get("Retry-After") == "" {
-			t.Errorf("visitor, request %d: %d", i+1, w.Code)
+	for _, c := range []struct {
+		method, target, form, session string
+		status                        int
+		left                          string
+	}{
+		{"GET", "/", "", "", 200, "59"},
+		{"GET", "/", "", "forged", 200, "58"},
+		{"GET", "/", "", "5e55", 200, "499"},
+		{"GET", "/export?rows=1001", "", "5e55", 200, "97"},
+		{"GET", "/export?rows=many", "", "5e55", 400, ""},
+	} {
+		if w := send(c.method, c.target, c.form, c.session); w.Code != c.status || w.Header().Get("X-RateLimit-Remaining") != c.left {
+			t.Errorf("%+v: %d %v", c, w.Code, w.Header())
 		}
 	}
-	for _, user := range []string{"ada", "bob"} { // behind the same address
-		if w := ask(user); w.Code != 200 || w.Header().Get("X-RateLimit-Remaining") != "999" || !strings.Contains(w.Body.String(), `"known"`) {
-			t.Errorf("%s: %d, %s left: %s", user, w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Body)
+	for i := range 7 {
+		want := http.StatusUnauthorized
+		if i >= 5 {
+			want = http.StatusTooManyRequests
 		}
-	}
-}
-
-// What the README and docs/http.md show is what is compiled here.
-func TestThePagesShowThisProgram(t *testing.T) {
-	source, err := os.ReadFile("main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, code, _ := strings.Cut(string(source), "\t// README: begin\n")
-	code, _, ok := strings.Cut(code, "\t// README: end\n")
-	if !ok {
-		t.Fatal("the marks are gone")
-	}
-	code = strings.TrimPrefix(strings.ReplaceAll(code, "\n\t", "\n"), "\t")
-	for _, page := range []string{"README.md", "docs/http.md"} {
-		text, err := os.ReadFile("../../" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(text), "```go\n"+code+"```\n") {
-			t.Errorf("%s does not show this:\n%s", page, code)
+		if w := send("POST", "/login", "user=alice&password=guess", ""); w.Code != want {
+			t.Errorf("wrong password %d: %d", i+1, w.Code)
 		}
 	}
 }
