@@ -10,7 +10,7 @@ import (
 // The owner cannot be reached for a minute, in which a node is asked 200 times for each of its keys. What waits to be reported is
 // a number for each key and not something for each request, and nothing of it is lost.
 func TestOutageIsReportedByKeyAndInFull(t *testing.T) {
-	const keys, each = 100, 200
+	const keys, each = 1000, 200
 	modes(t, func(t *testing.T, mode jatah.Mode) {
 		inBubble(t, 1, slow(1000, mode, jatah.FallbackShare), 3*keys, func(b *bubble) {
 			b.tune = func(c *jatah.Config) { c.Grace = 5 * time.Minute } // no side has the whole limit meanwhile

@@ -62,7 +62,7 @@ var ours = []layer{
 		"the program is made of the public packages, so that anybody could have written it"},
 	{"examples/choosing", []string{"bucket"},
 		"it draws what the algorithms do in made-up time, which only bucket has: nodes read the clock"},
-	{"examples/...", []string{"", "httpapi", "httpapi/client", "httpapi/metrics", "cluster/simnet"},
+	{"examples/...", []string{"", "httpapi", "httpapi/client", "httpapi/clientip", "httpapi/edge", "httpapi/metrics", "cluster/simnet"},
 		"an example shows what users can import and should"},
 }
 

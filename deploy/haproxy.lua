@@ -7,7 +7,10 @@ local url = "http://127.0.0.1:8079/v1/forward-auth"
 local open = false
 
 -- What a client is told of an answer.
-local told = { "content-type", "cache-control", "retry-after", "ratelimit", "ratelimit-policy" }
+local told = {
+	"content-type", "cache-control", "retry-after", "ratelimit", "ratelimit-policy",
+	"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit-limit", "ratelimit-remaining", "ratelimit-reset",
+}
 
 -- What the client sends and is not passed on: what we say ourselves, and what is about the connection or the body.
 local ours = {

@@ -76,10 +76,26 @@ func (h *Handler) decide(ctx context.Context, op operation, s *scratch, deny int
 	h.cfg.decisionHeads(&s.heads, &l.Limit, &d, len(s.out), time.Now)
 	a = answer{status: http.StatusOK, head: s.heads.Values(), body: s.out}
 	if !d.OK {
-		a.status = deny
+		a.status = deniedAs(deny, &d)
 		h.refused.Note(l.Name, t.key, d.RetryAfter)
 	}
 	return a, nil
+}
+
+// deniedAs is the status of denials, deny unless all of them are by fallback deny: then nobody has used too much, the owner is silent. A status
+// that was asked for holds for those too.
+func deniedAs(deny int, ds ...*jatah.Decision) int {
+	silent := false
+	for _, d := range ds {
+		if !d.OK && d.Source != jatah.SourceDeny {
+			return deny
+		}
+		silent = silent || !d.OK
+	}
+	if silent && deny == http.StatusTooManyRequests {
+		return http.StatusServiceUnavailable
+	}
+	return deny
 }
 
 // decideOnce is decide for a request with an Idempotency-Key: the first decides,

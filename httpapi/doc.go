@@ -7,6 +7,8 @@
 // (application/problem+json): type, title, status, detail and, where one field
 // of the request is to blame, field. The endpoints are listed in docs/http-api.md.
 //
+// Proxies ask by forward auth once the handler has rules: see [Handler.SetEdge]. The same rules as middleware are package httpapi/edge.
+//
 // # Guarantees
 //
 //   - A request that is answered with a problem has charged nothing, except 503 with the
@@ -23,7 +25,8 @@
 //
 // # No guarantees
 //
-//   - There is no authentication. Whoever reaches the address may take, reset, forget and define limits.
+//   - There is no authentication. Whoever reaches the address may take, reset, forget, lift penalties, define and remove limits,
+//     and see who uses what. Only forward auth asks more: it believes trusted proxies alone.
 //   - Repeats are known to one node only: behind a balancer send them to the same node.
 //   - A batch is not atomic; its items are decided in order, each on its own.
 //

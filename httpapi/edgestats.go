@@ -3,7 +3,23 @@ package httpapi
 import (
 	"math"
 	"net/http"
+	"slices"
+
+	"github.com/jatah-io/jatah/httpapi/edge"
 )
+
+// edges are all that this node tells of: that of forward auth, and those of the program's own middleware.
+func (h *Handler) edges() []*edge.Edge {
+	all := []*edge.Edge{h.edge.Load()}
+	if h.cfg.Edges != nil {
+		for _, e := range h.cfg.Edges() {
+			if !slices.Contains(all, e) {
+				all = append(all, e)
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(e *edge.Edge) bool { return e == nil })
+}
 
 type edgeBody struct {
 	Rules      []ruleBody      `json:"rules"`
@@ -34,14 +50,14 @@ type candidateBody struct {
 	Missed         uint64  `json:"missed"`
 }
 
-// edgeStats tells what the rules of this node did since the edge was first loaded, and what candidates would have done.
+// edgeStats tells what the rules of this node did since its edges were first loaded, and what candidates would have done.
 func (h *Handler) edgeStats(w http.ResponseWriter, r *http.Request) {
 	if _, p := readQuery(r); p != nil {
 		writeProblem(w, p)
 		return
 	}
 	b := edgeBody{Rules: []ruleBody{}, Candidates: []candidateBody{}} // not nil: an empty list is [], not null
-	if e := h.edge.Load(); e != nil {
+	for _, e := range h.edges() {
 		for _, s := range e.Stats() {
 			b.Rules = append(b.Rules, ruleBody{
 				Rule: s.Rule, Admitted: s.Admitted, Refused: s.Refused, WouldRefuse: s.WouldRefuse, Undecided: s.Undecided,

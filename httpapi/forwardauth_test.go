@@ -311,8 +311,8 @@ func TestRulesAndCandidatesAreCounted(t *testing.T) {
 			a.ask("/trial", "203.0.113.1")
 		}
 		const want = `{"rules":[` +
-			`{"rule":"trial","admitted":3,"refused":0,"would_refuse":2,"undecided":0,"bad_requests":0,"soft":0},` +
-			`{"rule":"address","admitted":3,"refused":5,"would_refuse":0,"undecided":0,"bad_requests":0,"soft":0}],` +
+			`{"rule":"trial","admitted":3,"refused":0,"would_refuse":2,"undecided":0,"bad_requests":0,"soft":0,"paused":0,"dropped":0},` +
+			`{"rule":"address","admitted":3,"refused":5,"would_refuse":0,"undecided":0,"bad_requests":0,"soft":0,"paused":0,"dropped":0}],` +
 			`"candidates":[{"rule":"address","limit":"address","candidate":"five","requests":8,"refused":3,"refused_percent":37.5,` +
 			`"refused_live":5,"refused_live_percent":62.5,"missed":0}]}` + "\n"
 		if got := body(); got != want {

@@ -41,6 +41,10 @@ type Config struct {
 	RepeatEntries int
 	RepeatBytes   int
 
+	// Edges are those of the program's own middleware, as they are now: GET /v1/edge and /v1/penalties tell of them too, and DELETE /v1/penalties
+	// lifts what they paused. Forward auth does not ask them; its edge is set with [Handler.SetEdge]. Many goroutines call it at once. Nil: none.
+	Edges func() []*edge.Edge
+
 	// Logger gets the few things worth a line; requests are not logged. Nil: slog.Default.
 	Logger *slog.Logger
 	// LogRefusals logs who is refused: for each limit at most one line a second, which says how many more there were.

@@ -42,20 +42,20 @@ type penaltyItem struct {
 	Refusals int           `json:"refusals"`
 }
 
-// answerPenalties answers other nodes, and this one, for the edge that there is.
+// answerPenalties answers other nodes, and this one, for the edges that there are.
 func (h *Handler) answerPenalties(_ context.Context, _ string, question []byte) ([]byte, error) {
 	var q penaltyQuestion
 	if err := json.Unmarshal(question, &q); err != nil {
 		return nil, err
 	}
 	var a penaltyAnswer
-	switch e := h.edge.Load(); {
-	case e == nil:
-	case q.Lift:
-		a.Lifted = e.Lift(q.Rule, string(q.Key))
-	default:
-		now := time.Now()
-		for _, p := range e.Penalties(q.Rule, min(max(1, q.N), maxPenalties)) {
+	n, now := min(max(1, q.N), maxPenalties), time.Now()
+	for _, e := range h.edges() {
+		if q.Lift {
+			a.Lifted = e.Lift(q.Rule, string(q.Key)) || a.Lifted
+			continue
+		}
+		for _, p := range e.Penalties(q.Rule, n) {
 			item := penaltyItem{Rule: p.Rule, Key: []byte(p.Key), Level: p.Level, Refusals: p.Refusals}
 			if !p.Until.IsZero() {
 				item.Left = max(0, p.Until.Sub(now))
@@ -63,6 +63,10 @@ func (h *Handler) answerPenalties(_ context.Context, _ string, question []byte) 
 			a.Penalties = append(a.Penalties, item)
 		}
 	}
+	slices.SortStableFunc(a.Penalties, func(a, b penaltyItem) int {
+		return cmp.Or(cmp.Compare(b.Left, a.Left), cmp.Compare(b.Level, a.Level), cmp.Compare(b.Refusals, a.Refusals))
+	})
+	a.Penalties = a.Penalties[:min(len(a.Penalties), n)]
 	return json.Marshal(a)
 }
 

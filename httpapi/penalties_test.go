@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -154,5 +155,50 @@ func TestPenaltiesOfAllNodes(t *testing.T) {
 			t.Errorf("%+v", b)
 		}
 		wantProblem(t, nodes[0].call("DELETE", "/v1/penalties?rule=login&key=eve&key=x", ""), 503, "undecided", "", "n1 did not answer")
+	})
+}
+
+// The rules of a login count failures, which forward auth cannot see: their edge is the program's own, and is told of all the same.
+func TestEdgesOfMiddlewareAreToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var own *edge.Edge
+		a := newAPI(t, Config{Edges: func() []*edge.Edge { return []*edge.Edge{nil, own, own} }}, perHour("api", 2), perHour("wrong", 2))
+		defer a.node.Close()
+		if b := a.penalties(""); len(b.Penalties) != 0 {
+			t.Errorf("without an edge: %+v", b)
+		}
+		login := edge.Rule{
+			Name: "passwords", Pause: &edge.Pause{After: 1, Base: time.Hour},
+			Uses: []edge.Use{{Limit: "wrong", Key: []edge.Part{edge.Text("bob")}, Counts: edge.Failures()}},
+		}
+		own = a.newEdge(login)
+		if err := a.h.SetEdge(own); err == nil {
+			t.Error("forward auth takes a rule that counts failures")
+		}
+		a.setEdge(pausing)
+		a.refuse("bob")
+		served := own.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+		for range 4 {
+			served.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "POST", "/login", nil))
+		}
+		b := a.penalties("")
+		if len(b.Penalties) != 2 || b.Penalties[0].Rule != "passwords" || b.Penalties[0].LeftMS != 3_600_000 || b.Penalties[1].Rule != "login" {
+			t.Errorf("%+v", b)
+		}
+		if b := a.penalties("?n=1"); len(b.Penalties) != 1 || b.Penalties[0].Rule != "passwords" {
+			t.Errorf("%+v", b)
+		}
+		told := a.call("GET", "/v1/edge", "").Body.String()
+		if strings.Count(told, `{"rule":"passwords","admitted":2,"refused":2,`) != 1 || strings.Count(told, `{"rule":"login",`) != 1 {
+			t.Error(told)
+		}
+		for _, lift := range []struct{ rule, key string }{{"passwords", "key=bob"}, {"login", "key=bob&key=x"}} {
+			if w := a.call("DELETE", "/v1/penalties?rule="+lift.rule+"&"+lift.key, ""); w.Code != 200 {
+				t.Errorf("%v: %d %s", lift, w.Code, w.Body)
+			}
+		}
+		if b := a.penalties(""); len(b.Penalties) != 0 {
+			t.Errorf("%+v", b)
+		}
 	})
 }

@@ -120,7 +120,7 @@ func (h *Handler) acquire(w http.ResponseWriter, r *http.Request) {
 	}
 	limit := termsOf(l, b.key)
 	s.out = appendDecision(s.out[:0], &limit, &d, b.echo, 1)
-	a := answer{status: deny}
+	a := answer{status: deniedAs(deny, &d)}
 	if d.OK {
 		a.status = http.StatusOK
 		s.out = appendPermit(s.out[:len(s.out)-1], permit.ID(), life(b.ttl, limit.TTL))

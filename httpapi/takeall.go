@@ -35,12 +35,14 @@ func (h *Handler) decideAll(ctx context.Context, s *scratch, deny int) (a answer
 	h.cfg.decisionHeads(&s.heads, &limits[i].Limit, &r.Decisions[i], len(s.out), time.Now)
 	a = answer{status: http.StatusOK, head: s.heads.Values(), body: s.out}
 	if !r.OK {
-		a.status = deny
-		for i, d := range r.Decisions {
-			if !d.OK {
+		all := make([]*jatah.Decision, len(r.Decisions))
+		for i := range r.Decisions {
+			d := &r.Decisions[i]
+			if all[i] = d; !d.OK {
 				h.refused.Note(limits[i].Name, takes[i].key, d.RetryAfter)
 			}
 		}
+		a.status = deniedAs(deny, all...)
 	}
 	return a, nil
 }

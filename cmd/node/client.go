@@ -63,7 +63,8 @@ func take(ctx context.Context, c console, args []string) error {
 	if *plan != "" {
 		body["plan"] = *plan
 	}
-	_, answer, err := node.call(ctx, http.MethodPost, "/v1/take", body, http.StatusOK, http.StatusTooManyRequests)
+	// 503 with a decision is a denial by fallback; one without is an error of the call.
+	_, answer, err := node.call(ctx, http.MethodPost, "/v1/take", body, http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable)
 	if err != nil {
 		return err
 	}

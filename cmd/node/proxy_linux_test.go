@@ -255,6 +255,9 @@ func refusesExactly(t *testing.T, f *front) {
 				!strings.HasPrefix(a.body, `{"type":"urn:jatah:problem:rate-limited","title":"Too Many Requests","status":429`) {
 				t.Errorf("%s, request %d: %+v", from, i, a)
 			}
+			if strings.Contains(a.body, `"violated"`) && a.head.Get("X-RateLimit-Limit") != "6" { // where the node's answer is passed on, so are all its headers
+				t.Errorf("%s, request %d: %+v", from, i, a)
+			}
 		}
 	}
 }

@@ -46,6 +46,7 @@ func TestWhatWasRefusedIsTriedAgain(t *testing.T) {
 		{name: "of a gateway", steps: []http.HandlerFunc{says(502, ""), says(504, ""), yes}, want: [][2]time.Duration{{0, 50 * ms}, {0, 100 * ms}}},
 		{name: "silent", steps: []http.HandlerFunc{silent, yes}, want: [][2]time.Duration{{5 * time.Second, 5050 * ms}}},
 		{name: "a denial is an answer", steps: []http.HandlerFunc{denied("1000"), yes}},
+		{name: "a denial by fallback is an answer", steps: []http.HandlerFunc{says(503, strings.Replace(allowed, "true", "false", 1), "Retry-After", "1"), yes}},
 		{name: "equal jitter", steps: []http.HandlerFunc{says(503, ""), says(503, ""), says(503, ""), yes},
 			retry: client.Retry{Base: time.Second, Max: 3 * time.Second, Jitter: client.EqualJitter},
 			want:  [][2]time.Duration{{500 * ms, time.Second}, {time.Second, 2 * time.Second}, {1500 * ms, 3 * time.Second}}},

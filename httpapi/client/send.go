@@ -28,7 +28,7 @@ type call struct {
 	body         []byte // nil: none
 	once         string // Idempotency-Key; "": none
 	safe         bool   // carried out twice is the same as once, at whichever node
-	denies       bool   // 429 may be a decision
+	denies       bool   // 429 or 503 may be a decision
 	already      error  // what a node says of a repeat of what was carried out; nil: the same again
 }
 
@@ -100,7 +100,7 @@ func (c *Client) persist(ctx context.Context, k *call, round func(at int, stay b
 		case t.after > c.retry.MaxRetryAfter:
 			return fail(t, fmt.Errorf("%w for %v, which is more than is waited for: %w", ErrPaused, t.after, t.err))
 		}
-		if unsure && time.Since(begin)+t.after > onceFor {
+		if unsure && t.after > onceFor-time.Since(begin) {
 			return fail(t, t.err)
 		}
 		if err := c.retry.pause(ctx, t.after, n, t.err); err != nil {
@@ -195,7 +195,8 @@ var jsonType = []string{"application/json"}
 // judge says what an answer means.
 func (t *try) judge(k *call) {
 	a := &t.answer
-	if a.status/100 == 2 || a.status == http.StatusTooManyRequests && k.denies && isDecision(a.body) {
+	denial := a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable // the owner is silent: fallback deny
+	if a.status/100 == 2 || denial && k.denies && isDecision(a.body) {
 		return
 	}
 	p := problemOf(a.addr, a.status, a.head, a.body)
@@ -217,7 +218,7 @@ func (t *try) judge(k *call) {
 	}
 }
 
-// isDecision tells a denial from the 429 of a proxy.
+// isDecision tells a denial from the 429 or 503 of a proxy.
 func isDecision(body []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) && bytes.Contains(body, []byte(`"allowed":`))
 }

@@ -146,7 +146,7 @@ func (v *Verdict) Refuse(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body := a.Page
-	if body != nil && v.Err == nil {
+	if body != nil && v.Err == nil && !v.Undecided() {
 		head["Content-Type"] = v.rule.pageType
 	} else {
 		head["Content-Type"] = v.edge.problem
@@ -168,7 +168,7 @@ func (v *Verdict) status() int {
 	switch {
 	case errors.Is(v.Err, ErrRequest):
 		return http.StatusBadRequest
-	case v.Err != nil:
+	case v.Undecided():
 		return http.StatusServiceUnavailable
 	case v.inFlight():
 		return cmp.Or(v.rule.answer.PermitStatus, http.StatusTooManyRequests)
@@ -207,7 +207,7 @@ func (v *Verdict) appendProblem(b []byte, status int, wait time.Duration) []byte
 	switch {
 	case errors.Is(v.Err, ErrRequest):
 		return append(problems.Append(b, slugBad, status, badDetail(v.Err)), "}\n"...)
-	case v.Err != nil:
+	case v.Undecided():
 		b = problems.Append(b, slugUndecided, status, "The request could not be decided; try again.")
 		return append(fields.AppendMillis(append(b, `,"retry_after_ms":`...), wait), "}\n"...)
 	case v.inFlight():

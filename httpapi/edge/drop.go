@@ -38,7 +38,7 @@ func (v *Verdict) drops() bool {
 	}
 	now, tooMany := time.Now(), false
 	for i := range v.Takes {
-		if t := &v.Takes[i]; t.refused && v.edge.drops.refused(t.Name, t.Key, d, now) {
+		if t := &v.Takes[i]; t.refused && !t.unasked() && v.edge.drops.refused(t.Name, t.Key, d, now) {
 			tooMany = true
 		}
 	}

@@ -30,6 +30,7 @@ type Config struct {
 	// Answer is how rules refuse that say nothing else.
 	Answer Answer
 	// FailOpen lets a request pass that the node cannot decide: it is closing, its memory for keys is full, a limit was removed. Else it is refused with 503.
+	// While the owner of a key is silent, the limit's Fallback says what happens; with jatah.FallbackDeny that is 503 in any case.
 	FailOpen bool
 	// MaxPenalties bounds how many keys are known that were refused, where rules have a Pause: when there are more those that matter least are
 	// forgotten. 0: DefaultPenalties; the least is 64. Each takes a few hundred bytes and its key.
@@ -154,7 +155,7 @@ func (v *Verdict) decide(ctx context.Context) {
 	v.measureNow(false)
 	switch {
 	case v.rule.DryRun:
-		v.WouldRefuse = v.Err == nil
+		v.WouldRefuse = v.Err == nil && !v.Undecided()
 	case v.Err != nil && v.edge.cfg.FailOpen && !errors.Is(v.Err, ErrRequest):
 	default:
 		v.OK = false

@@ -179,8 +179,8 @@ func (v *Verdict) punish() {
 		return
 	}
 	t, e := &v.Takes[p.use], v.edge
-	if !t.refused {
-		return // it was another
+	if !t.refused || t.unasked() {
+		return // it was another, or nobody knows whether the limit is reached
 	}
 	wait := t.Decision.RetryAfter
 	if wait == jatah.Never {

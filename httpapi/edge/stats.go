@@ -25,16 +25,16 @@ type counters struct {
 
 func (c *counters) note(v *Verdict) {
 	switch {
-	case v.Err == nil && v.OK:
+	case v.Err == nil && v.OK && !v.rule.DryRun:
 	case errors.Is(v.Err, ErrRequest):
 		c.bad.Add(1)
-	case v.Err != nil:
+	case v.Undecided():
 		c.undecided.Add(1)
 	}
 	switch {
 	case v.OK:
 		c.admitted.Add(1)
-	case v.Err == nil:
+	case v.Err == nil && !v.Undecided():
 		c.refused.Add(1)
 	}
 	if v.WouldRefuse {

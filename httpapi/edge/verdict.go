@@ -62,6 +62,26 @@ func (t *Taken) Limit() jatah.Limit {
 	return l
 }
 
+// Undecided says that the request is refused, or would be, though no limit is known to be reached: Err says why, or the owners of the keys
+// are silent and the limits have jatah.FallbackDeny.
+func (v *Verdict) Undecided() bool {
+	if v.Err != nil {
+		return !errors.Is(v.Err, ErrRequest)
+	}
+	silent := false
+	for i := range v.Takes {
+		if t := &v.Takes[i]; t.refused {
+			if silent = t.unasked(); !silent {
+				return false
+			}
+		}
+	}
+	return silent
+}
+
+// unasked says whether a limit refuses because the owner of its key is silent, and not because of what was used.
+func (t *Taken) unasked() bool { return t.refused && t.Decision.Source == jatah.SourceDeny }
+
 // ErrRequest: something in the request that its cost is made of cannot be read.
 var ErrRequest = errors.New("edge: bad request")
 

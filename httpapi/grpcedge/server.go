@@ -127,7 +127,7 @@ func refusal(v *edge.Verdict) error {
 	switch {
 	case errors.Is(v.Err, edge.ErrRequest):
 		return status.Error(codes.InvalidArgument, v.Err.Error())
-	case v.Err != nil:
+	case v.Undecided():
 		return status.Error(codes.Unavailable, "the call could not be decided; try again")
 	}
 	st := status.New(codes.ResourceExhausted, "too many requests")

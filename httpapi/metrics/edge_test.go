@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"fmt"
 	"maps"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -74,5 +76,54 @@ func TestWhatTheRulesOfTheEdgeDid(t *testing.T) {
 	current = open(current) // as a reload does
 	if n := ofEdge()["jatah_edge_requests_total{result=refused,rule=first}"]; n != 2 {
 		t.Errorf("after a reload the counter of refusals is %v, want 2 still", n)
+	}
+}
+
+// A hundred thousand keys, addresses and paths through the middleware leave as many series as ten did, and none of them in a label.
+func TestRequestsMakeNoSeries(t *testing.T) {
+	node := newNode(t, jatah.Limit{Name: "api", Rate: jatah.PerHour(3)}, jatah.Limit{Name: "address", Rate: jatah.PerSecond(1000)})
+	e, err := edge.New(node, edge.Config{Rules: []edge.Rule{{Name: "known", Pause: &edge.Pause{}, Soft: &edge.Soft{From: 0.5}, Uses: []edge.Use{
+		{Limit: "api", Key: []edge.Part{edge.Header("Key"), edge.Route()}}, {Limit: "address", Key: []edge.Part{edge.Address()}},
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httpapi.New(node, httpapi.Config{Metrics: Handler(node, "v", NewEdgeCollector(func() *edge.Edge { return e }))})
+	site := e.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	ask := func(key, path, from string) {
+		t.Helper()
+		r := httptest.NewRequest("GET", path, nil)
+		r.Header.Set("Key", key)
+		r.RemoteAddr = from + ":4000"
+		w := httptest.NewRecorder()
+		if site.ServeHTTP(w, r); w.Code != 200 && w.Code != 429 {
+			t.Fatalf("%q at %s: %d", key, path, w.Code)
+		}
+	}
+	for i := range 10 {
+		ask(fmt.Sprint("ordinary-", i), "/", "203.0.113.7")
+	}
+	before := scrape(t, h)
+	for range 5 {
+		for _, key := range []string{"\xff", "\xfe", "\xff\xfe", "a\"b{}\n"} {
+			ask(key, "/%c0", "203.0.113.7")
+		}
+	}
+	for i := range 100_000 {
+		ask(fmt.Sprint("many-", i), "/p", fmt.Sprintf("198.51.%d.%d", i>>8&255, i&255))
+	}
+	after := scrape(t, h)
+	if b, a := slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)); !slices.Equal(b, a) {
+		t.Errorf("%d series before, %d after:\n%v\n%v", len(b), len(a), b, a)
+	}
+	for series := range after {
+		for _, value := range []string{"many-", "ordinary-", "198.51", "203.0.113", "%c0", "/p"} {
+			if strings.Contains(series, value) {
+				t.Errorf("%s of a request is in %s", value, series)
+			}
+		}
+	}
+	if n := after["jatah_edge_requests_total{result=admitted,rule=known}"] + after["jatah_edge_requests_total{result=refused,rule=known}"]; n != 100_030 {
+		t.Errorf("%v requests were decided, want 100030", n)
 	}
 }

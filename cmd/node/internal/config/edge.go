@@ -108,6 +108,8 @@ type EdgeAnswer struct {
 	Legacy       bool
 	Epoch        bool
 	Jitter       time.Duration
+	Page         string // "": problem+json
+	PageType     string // "": HTML
 }
 
 // edge is the section, made when its first field is set.

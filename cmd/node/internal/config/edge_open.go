@@ -134,7 +134,12 @@ func (a *EdgeAnswer) answer() *edge.Answer {
 	if a == nil {
 		return nil
 	}
+	var page []byte
+	if a.Page != "" {
+		page = []byte(a.Page)
+	}
 	return &edge.Answer{
+		Page: page, ContentType: a.PageType,
 		Status: a.Status, OmitRateLimit: a.NoRateLimit, OmitXRateLimit: a.NoXRateLimit, Legacy: a.Legacy, ResetEpoch: a.Epoch, Jitter: a.Jitter,
 	}
 }

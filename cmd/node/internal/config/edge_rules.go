@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ var (
 	costFields   = []string{"query", "per", "min", "max", "missing", "values"}
 	softFields   = []string{"from", "header"}
 	pauseFields  = []string{"limit", "after", "base", "max", "factor", "forget"}
-	answerFields = []string{"status", "ratelimit", "x_ratelimit", "legacy", "reset", "jitter"}
+	answerFields = []string{"status", "ratelimit", "x_ratelimit", "legacy", "reset", "jitter", "page", "content_type"}
 )
 
 // elsewhere are fields that a rule in Go has and one in a file cannot, with the reason.
@@ -239,9 +240,19 @@ func (w *walker) answer(n ast.Node, path string) *EdgeAnswer {
 			a.Epoch = form == "epoch"
 		case "jitter":
 			w.span(e, at, 0, &a.Jitter)
+		case "page":
+			w.filled(e, at, "the page itself, as text", &a.Page)
+		case "content_type":
+			w.filled(e, at, "the type of the page, such as text/plain; charset=utf-8", &a.PageType)
+			if _, _, err := mime.ParseMediaType(a.PageType); a.PageType != "" && err != nil {
+				w.problem(e.value, at, "%q is no type: write one such as text/plain; charset=utf-8", shorten(a.PageType))
+			}
 		default:
 			w.noField(e, at, "answer", answerFields)
 		}
+	}
+	if a.PageType != "" && a.Page == "" {
+		w.problem(n, path, "content_type is that of page, which is missing: write it, or remove content_type")
 	}
 	return a
 }

@@ -39,7 +39,7 @@ edge:
       dry_run: true
       soft: {from: 0.8, header: X-Soft}
       pause: {limit: address, after: 5, base: 2s, max: 1m, factor: 1.5, forget: 30s}
-      answer: {status: 503, ratelimit: false, x_ratelimit: false, reset: epoch}
+      answer: {status: 503, ratelimit: false, x_ratelimit: false, reset: epoch, page: "<h1>Slow down</h1>", content_type: text/html}
     - {name: rest, for: everyone, use: [{limit: api, key: [route, method, cookie:sid], plan: header:X-Plan}]}
 `
 
@@ -72,7 +72,7 @@ func TestEveryFieldOfTheEdgeIsRead(t *testing.T) {
 				DryRun: true,
 				Soft:   &EdgeSoft{From: 0.8, Header: "X-Soft"},
 				Pause:  &EdgePause{Limit: "address", After: 5, Base: 2 * time.Second, Max: time.Minute, Factor: 1.5, Forget: 30 * time.Second},
-				Answer: &EdgeAnswer{Status: 503, NoRateLimit: true, NoXRateLimit: true, Epoch: true},
+				Answer: &EdgeAnswer{Status: 503, NoRateLimit: true, NoXRateLimit: true, Epoch: true, Page: "<h1>Slow down</h1>", PageType: "text/html"},
 			},
 			{Name: "rest", Use: []EdgeUse{{Limit: "api", Key: []string{"route", "method", "cookie:sid"}, Plan: "header:X-Plan"}}},
 		},
@@ -152,6 +152,9 @@ var edgeRefusals = []struct{ name, edge, want string }{
 	{"a softer step from nowhere", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address}], soft: {header: X-Soft}}\n", `f.yaml:5:58: edge.rules[0].soft: has no from: add`},
 	{"a softer step at the end", "edge:\n  rules:\n    - {name: a, use: [{limit: api, key: address}], soft: {from: 1}}\n", `f.yaml:5:65: edge.rules[0].soft.from: 1 is no part of a limit`},
 	{"a status that is no refusal", "edge: {answer: {status: 200}}\n", `f.yaml:3:25: edge.answer.status: 200 is too small`},
+	{"a type that is none", "edge: {answer: {page: x, content_type: html/}}\n", `f.yaml:3:40: edge.answer.content_type: "html/" is no type: write one such as text/plain; charset=utf-8`},
+	{"a type of no page", "edge: {answer: {content_type: text/plain}}\n", `f.yaml:3:16: edge.answer: content_type is that of page, which is missing`},
+	{"an empty page", "edge: {answer: {page: ''}}\n", `f.yaml:3:23: edge.answer.page: is empty`},
 	{"a reset that is none", "edge: {answer: {reset: unix}}\n", `f.yaml:3:24: edge.answer.reset: "unix" is none of them: there are seconds, epoch`},
 	{"an answer that is none", "edge: {answer: 403}\n", `f.yaml:3:16: edge.answer: needs fields`},
 }
