@@ -32,6 +32,7 @@ type Config struct {
 // Client asks the nodes of one cluster. Use [New]. It is safe for concurrent use.
 type Client struct {
 	addrs   []string
+	shown   []string // the same for errors, which end in logs: without passwords
 	http    *http.Client
 	header  http.Header
 	timeout time.Duration
@@ -47,11 +48,11 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("%w: Addrs is empty; name at least one node, such as http://127.0.0.1:8080", ErrConfig)
 	}
 	for _, addr := range cfg.Addrs {
-		base, err := baseOf(addr)
+		base, shown, err := baseOf(addr)
 		if err != nil {
 			return nil, err
 		}
-		c.addrs = append(c.addrs, base)
+		c.addrs, c.shown = append(c.addrs, base), append(c.shown, shown)
 	}
 	switch {
 	case c.timeout < 0:
@@ -73,17 +74,17 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// baseOf is an address without a slash at its end and with a scheme.
-func baseOf(addr string) (string, error) {
-	base := addr
+// baseOf is an address without a slash at its end and with a scheme, and what may be shown of it.
+func baseOf(addr string) (base, shown string, err error) {
+	base = addr
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		return "", fmt.Errorf("%w: Addrs: %q is no address of a node; write it as http://127.0.0.1:8080", ErrConfig, addr)
+		return "", "", fmt.Errorf("%w: Addrs: %q is no address of a node; write it as http://127.0.0.1:8080", ErrConfig, addr)
 	}
-	return strings.TrimRight(base, "/"), nil
+	return strings.TrimRight(base, "/"), strings.TrimRight(u.Redacted(), "/"), nil
 }
 
 // newPool is http.DefaultTransport for few hosts and many callers.

@@ -167,3 +167,22 @@ func TestAnOddTakeSpoilsNoOther(t *testing.T) {
 		}
 	})
 }
+
+// The password of an address, which is sent, is not shown in errors.
+func TestAPasswordIsNotShown(t *testing.T) {
+	l := newLab(t)
+	statuses := []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "s3cret" {
+			t.Errorf("sent %q", password)
+		}
+		w.WriteHeader(http.StatusForbidden)
+	}}
+	l.serve("n1", &script{steps: statuses})
+	for _, host := range []string{"n1", "nobody"} {
+		c := l.client(client.Config{Retry: client.Retry{Attempts: 1}}, "http://me:s3cret@"+host)
+		_, err := c.Take(t.Context(), client.Request{Limit: "api", Key: key("a"), Cost: 1})
+		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "me:xxxxx@"+host) {
+			t.Error(err)
+		}
+	}
+}

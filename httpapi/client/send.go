@@ -146,7 +146,7 @@ func (c *Client) leave(at int) (next int) {
 
 // try sends one request.
 func (c *Client) try(ctx context.Context, k *call, at int) try {
-	t := try{at: at, answer: answer{addr: c.addrs[at]}}
+	t := try{at: at, answer: answer{addr: c.shown[at]}}
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var w wire
@@ -170,9 +170,9 @@ func (c *Client) try(ctx context.Context, k *call, at int) try {
 	if err != nil {
 		t.fate = w.fateOf(err)
 		if limited.Err() != nil && ctx.Err() == nil { // not the deadline that the caller knows of
-			t.err = fmt.Errorf("client: no answer from %s within %v", c.addrs[at], c.timeout)
+			t.err = fmt.Errorf("client: no answer from %s within %v", t.answer.addr, c.timeout)
 		} else {
-			t.err = noAnswer(c.addrs[at], err)
+			t.err = noAnswer(t.answer.addr, err)
 		}
 		return t
 	}
@@ -181,9 +181,9 @@ func (c *Client) try(ctx context.Context, k *call, at int) try {
 	t.answer.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		t.fate, t.err = unknown, fmt.Errorf("client: the answer of %s was cut off: %w", c.addrs[at], err)
+		t.fate, t.err = unknown, fmt.Errorf("client: the answer of %s was cut off: %w", t.answer.addr, err)
 	case len(t.answer.body) > maxAnswer:
-		t.err = fmt.Errorf("%w: the answer of %s is larger than 16 MiB", ErrAnswer, c.addrs[at])
+		t.err = fmt.Errorf("%w: the answer of %s is larger than 16 MiB", ErrAnswer, t.answer.addr)
 	default:
 		t.judge(k)
 	}
