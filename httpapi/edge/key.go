@@ -31,7 +31,7 @@ func Address() Part {
 // Header is the value of a header, such as an API key. A client can send any value, each with a key of its own: limit the address in the same
 // rule, unless the value was checked before.
 func Header(name string) Part {
-	return func(q *Request) (string, bool) { v := q.Header.Get(name); return v, v != "" }
+	return func(q *Request) (string, bool) { v := q.header(name); return v, v != "" }
 }
 
 // Cookie is the value of a cookie, such as a session. What is said of Header holds here too.

@@ -122,3 +122,25 @@ func TestAFieldThatIsSentAsAnArrayCounts(t *testing.T) {
 		}
 	})
 }
+
+// Servers take Host out of the headers: a rule that names it must not be for nobody.
+func TestHostIsAHeader(t *testing.T) {
+	inBubble(t, []jatah.Limit{{Name: "api", Rate: jatah.PerDay(50)}}, func(t *testing.T, node *jatah.Node) {
+		e := mustNew(t, node, edge.Config{Rules: []edge.Rule{{
+			When: []edge.Condition{edge.HasHeader("Host"), edge.HeaderIs("host", "shop.example")}, Uses: []edge.Use{{Limit: "api", Key: []edge.Part{edge.Header("Host")}}},
+		}}})
+		if v := decide(t, e, request("GET", "http://shop.example/", someone)); v.Rule == "" || v.Takes[0].Key != "shop.example" {
+			t.Errorf("by rule %q: %+v", v.Rule, v.Takes)
+		}
+		q, err := e.Describe(t.Context(), "GET", "shop.example", "/", someone, http.Header{"Host": {"node"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := e.Decide(t.Context(), q); v.Rule == "" || v.Takes[0].Key != "shop.example" {
+			t.Errorf("described, by rule %q: %+v", v.Rule, v.Takes)
+		}
+		if v := decide(t, e, request("GET", "http://other.example/", someone)); v.Rule != "" {
+			t.Errorf("another host by rule %q", v.Rule)
+		}
+	})
+}

@@ -88,6 +88,21 @@ func (q *Request) identify() {
 	}
 }
 
+// headers are the lines of a header. Servers keep Host apart from the others.
+func (q *Request) headers(name string) []string {
+	if strings.EqualFold(name, "Host") {
+		return []string{q.Host}
+	}
+	return q.Header.Values(name)
+}
+
+func (q *Request) header(name string) string {
+	if lines := q.headers(name); len(lines) > 0 {
+		return lines[0]
+	}
+	return ""
+}
+
 // Context is the request's context.
 func (q *Request) Context() context.Context { return q.ctx }
 

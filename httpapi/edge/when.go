@@ -16,12 +16,12 @@ func Authenticated() Condition { return func(q *Request) bool { return q.Account
 
 // HasHeader holds where the header is there and not empty.
 func HasHeader(name string) Condition {
-	return func(q *Request) bool { return q.Header.Get(name) != "" }
+	return func(q *Request) bool { return q.header(name) != "" }
 }
 
 // HeaderIs holds where one line of the header is this value.
 func HeaderIs(name, value string) Condition {
-	return func(q *Request) bool { return slices.Contains(q.Header.Values(name), value) }
+	return func(q *Request) bool { return slices.Contains(q.headers(name), value) }
 }
 
 // HasCookie holds where the cookie is there and not empty.
