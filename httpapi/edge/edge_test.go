@@ -364,3 +364,18 @@ func TestRefusalsAreLoggedAtMostOnceASecond(t *testing.T) {
 		}
 	})
 }
+
+// A part that says it is there, and is empty, must not be a way around its rule.
+func TestAnEmptyPartIsAKey(t *testing.T) {
+	limits := []jatah.Limit{{Name: "api", Rate: jatah.PerHour(1)}}
+	empty := func(*edge.Request) (string, bool) { return "", true }
+	inBubble(t, limits, func(t *testing.T, node *jatah.Node) {
+		for name, key := range map[string][]edge.Part{"one": {empty}, "two": {empty, empty}} {
+			e := mustNew(t, node, edge.Config{Rules: []edge.Rule{{Uses: []edge.Use{{Limit: "api", Key: key}}}}})
+			first, second := decide(t, e, request("GET", "/", someone)), decide(t, e, request("GET", "/", someone))
+			if !first.OK || first.Rule == "" || second.OK {
+				t.Errorf("%s: %v by %q, then %v; want one of two to pass", name, first.OK, first.Rule, second.OK)
+			}
+		}
+	})
+}

@@ -8,7 +8,8 @@ import (
 	"github.com/jatah-io/jatah"
 )
 
-// Part makes a part of a key. ok is false where the request has none: then the rule is not for it. It is called by many goroutines at once.
+// Part makes a part of a key. ok is false where the request has none: then the rule is not for it. An empty part with ok true is one like any
+// other: all that have it share a key. It is called by many goroutines at once.
 type Part func(*Request) (part string, ok bool)
 
 // Account is who is asking, where known.
@@ -72,6 +73,9 @@ func keyOf(q *Request, parts []Part) (key string, ok bool) {
 		if !ok {
 			return "", false
 		}
+		if key == "" { // a node takes no empty key
+			return jatah.Key(), true // of no parts: no others make it
+		}
 		key = jatah.Key(key)
 	} else {
 		all := make([]string, len(parts))
@@ -86,5 +90,5 @@ func keyOf(q *Request, parts []Part) (key string, ok bool) {
 		sum := sha256.Sum256([]byte(key))
 		key = jatah.Key("sha256", hex.EncodeToString(sum[:]))
 	}
-	return key, key != ""
+	return key, true
 }
