@@ -225,6 +225,31 @@ func TestPublishedLimitsAndLateJoiners(t *testing.T) {
 	})
 }
 
+// A node that comes back before the others have given up the one of its name is in no view of theirs for a while. When it is ready it has the limits, so that
+// no request finds one missing, and what is published there comes after what was published before.
+func TestARestartedNodeHasTheLimitsWhenItIsReady(t *testing.T) {
+	for seed := range uint64(5) {
+		publishing(t, seed+1, 3, func(b *bubble) {
+			b.together(time.Minute, 3)
+			for i := range 10 {
+				b.hosts[0].publish(hourlyLimit("x", int64(10+i)))
+			}
+			b.hosts[2].crash()
+			time.Sleep(3 * time.Second)
+			h := b.hosts[2]
+			h.open()
+			if err := h.node().Wait(b.t.Context()); err != nil {
+				b.t.Fatal(err)
+			}
+			if x, ok := h.node().Lookup("x"); !ok || x.Limit().Burst != 19 {
+				b.problem("it is ready and has no limit, or an old one")
+			}
+			h.publish(hourlyLimit("x", 77))
+			b.mustAgree(10*time.Second, "x=77/h/77/")
+		})
+	}
+}
+
 // With a fifth of all packets lost a change reaches all within a second, nearly always, and always at last.
 func TestPublishUnderLoss(t *testing.T) {
 	publishing(t, 1, 3, func(b *bubble) {

@@ -201,7 +201,12 @@ func (n *Node) Limit(l Limit) (*Limiter, error) {
 	}
 	n.defining.Lock()
 	defer n.defining.Unlock()
-	n.makeWay(&s)
+	if n.mustMakeWay(&s) {
+		if errs := n.e.CheckAll([]hybrid.Spec{s}, []string{s.Name}); errs != nil {
+			return nil, errs[0]
+		}
+		n.makeWay(s.Name)
+	}
 	x, err := n.define(s, l.Costs)
 	n.adopt(s.Name)
 	return x, err

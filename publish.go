@@ -36,6 +36,7 @@ type published struct {
 
 	writing sync.Mutex // guards what follows, and the file
 	failed  time.Time  // the last time that the log said so
+	due     bool       // it could not be written
 	ended   bool
 	changes chan struct{} // room for one: there is something to be written
 }
@@ -331,12 +332,19 @@ func (n *Node) usePublished(d *definition) error {
 
 func countsPermits(s hybrid.Spec) bool { return s.Rule != nil && s.Rule.Algorithm == Concurrency }
 
-// makeWay removes a published limit whose place a definition of this program takes, if it cannot become that. Call adopt if nothing
-// comes of it. Called with the lock defining held.
-func (n *Node) makeWay(s *hybrid.Spec) {
-	if was, ok := n.limiters.Load(s.Name); ok && n.pub.used[s.Name] != nil && countsPermits(was.l.Spec()) != countsPermits(*s) {
-		n.remove(s.Name)
-		delete(n.pub.used, s.Name)
+// mustMakeWay says whether a published limit has to be removed before a definition of this program can take its place, since it cannot
+// become that. Called with the lock defining held.
+func (n *Node) mustMakeWay(s *hybrid.Spec) bool {
+	was, ok := n.limiters.Load(s.Name)
+	return ok && n.pub.used[s.Name] != nil && countsPermits(was.l.Spec()) != countsPermits(*s)
+}
+
+// makeWay removes published limits, and all that was used of them. Call it when nothing can come in between any more, with the lock
+// defining held.
+func (n *Node) makeWay(names ...string) {
+	for _, name := range names {
+		n.remove(name)
+		delete(n.pub.used, name)
 	}
 }
 

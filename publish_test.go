@@ -158,6 +158,39 @@ func TestPublishAnotherKind(t *testing.T) {
 	})
 }
 
+// What a program cannot define takes nothing from a published limit of the name: its permits stay held, and who has them can give them back.
+func TestARefusedDefinitionLeavesThePublishedOneAsItWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _, _ := begin(t, "", "n1")
+		x := mustPublish(t, n, Limit{Name: "x", Algorithm: Concurrency, Max: 1})
+		p, d := x.Acquire(t.Context(), "k", 0)
+		if !d.OK {
+			t.Fatalf("%+v", d)
+		}
+		orphan := Limit{Name: "x", Rate: PerHour(5), Parent: "none"}
+		_, alone := n.Limit(orphan)
+		for what, err := range map[string]error{
+			"itself": alone, "of a set": n.SetLimits(orphan), "for another of the set": n.SetLimits(hourly("x", 5), Limit{Name: "y", Rate: PerHour(5), Parent: "none"}),
+		} {
+			if !errors.Is(err, ErrLimit) {
+				t.Errorf("refused for %s: %v", what, err)
+			}
+		}
+		if now, ok := n.Lookup("x"); !ok || now != x || !n.Published("x") {
+			t.Fatal("it is gone, or another")
+		}
+		if _, d := x.Acquire(t.Context(), "k", 0); d.OK || d.Err != nil {
+			t.Errorf("a second permit of one: %+v", d)
+		}
+		if err := p.Release(t.Context()); err != nil {
+			t.Errorf("its permits are not known any more: %v", err)
+		}
+		if y, err := n.Limit(hourly("x", 5)); err != nil || y.Limit().Algorithm != TokenBucket {
+			t.Errorf("a good definition: %v", err)
+		}
+	})
+}
+
 // arrive is what another node has said.
 func arrive(t *testing.T, n *Node, change func(r *cluster.Register)) {
 	t.Helper()
@@ -357,6 +390,46 @@ func TestPublishedLimitsOnDisk(t *testing.T) {
 			t.Errorf("%s: %v, %s", what, ok, log)
 		}
 		n.Close()
+	}
+}
+
+// What could not be written, as on a full disk, is written as soon as it can be, without another change; at the latest when the node ends.
+func TestPublishedLimitsAreWrittenOnceTheDiskHasRoom(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			n, _, log := begin(t, dir, "n1")
+			inTheWay := filepath.Join(dir, "n1.limits.tmp")
+			if err := os.Mkdir(inTheWay, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			mustPublish(t, n, hourly("api", 10))
+			arrive(t, n, func(r *cluster.Register) { put(t, r, hourly("other", 10)) })
+			n.pub.changed()
+			time.Sleep(2 * stateInterval)
+			if !strings.Contains(log.String(), "published limits not written") {
+				t.Errorf("nothing is said: %s", log)
+			}
+			if err := os.Remove(inTheWay); err != nil {
+				t.Fatal(err)
+			}
+			if ended {
+				n.Close()
+			} else {
+				time.Sleep(stateInterval)
+			}
+			r := cluster.NewRegister(nil)
+			data, err := os.ReadFile(filepath.Join(dir, "n1.limits"))
+			if err == nil {
+				data, err = readState(data, n.state.limitsHeader())
+			}
+			if err == nil {
+				err = r.Restore(data)
+			}
+			if names := r.Names(); err != nil || strings.Join(names, " ") != "api other" {
+				t.Errorf("ended %v: %q, %v", ended, names, err)
+			}
+		})
 	}
 }
 

@@ -37,14 +37,17 @@ func (n *Node) SetLimits(limits ...Limit) error {
 		return ErrClosed
 	}
 	gone := n.notAmong(specs)
-	for i := range specs {
-		n.makeWay(&specs[i])
-	}
 	missing := slices.DeleteFunc(slices.Clone(gone), func(name string) bool { return n.pub.defs[name] != nil }) // of others a published one takes the place
-	if errs := n.e.CheckAll(specs, missing); errs != nil {
-		n.adopt(n.pub.reg.Names()...)
+	var way []string
+	for i := range specs {
+		if n.mustMakeWay(&specs[i]) {
+			way = append(way, specs[i].Name)
+		}
+	}
+	if errs := n.e.CheckAll(specs, append(missing, way...)); errs != nil {
 		return joinLimits(limits, errs)
 	}
+	n.makeWay(way...)
 	for _, i := range parentsFirst(specs) {
 		if _, err := n.define(specs[i], limits[i].Costs); err != nil {
 			return &LimitError{limits[i].Name, err}

@@ -173,7 +173,7 @@ func (s *state) run(every time.Duration) {
 			}
 		}
 	})
-	s.done.Go(s.runLimits)
+	s.done.Go(func() { s.runLimits(every) })
 }
 
 // end writes for the last time, once the engine is closed, and lets the directory go.

@@ -27,7 +27,7 @@ func (s *state) loadLimits() error {
 	return s.read(s.limitsPath(), s.limitsHeader(), "published limits are those that other members have", s.n.pub.reg.Restore)
 }
 
-// writeLimits replaces the file. An error is counted and logged, never more.
+// writeLimits replaces the file. An error is counted and logged, never more; the file is then due again.
 func (s *state) writeLimits() error {
 	p := s.n.pub
 	p.writing.Lock()
@@ -38,8 +38,10 @@ func (s *state) writeLimits() error {
 	now := time.Now()
 	err := replaceSealed(s.limitsPath(), s.limitsHeader(), now, p.reg.Encode())
 	if err == nil {
+		p.due = false
 		return nil
 	}
+	p.due = true
 	s.failures.Add(1)
 	if p.failed.IsZero() || now.Sub(p.failed) >= stateWarnEvery {
 		p.failed = now
@@ -48,24 +50,41 @@ func (s *state) writeLimits() error {
 	return fmt.Errorf("jatah: published limits not written: %w", err)
 }
 
-// runLimits writes whenever others have changed something, until the state ends.
-func (s *state) runLimits() {
+// limitsDue says whether the last attempt to write the file has failed.
+func (s *state) limitsDue() bool {
+	s.n.pub.writing.Lock()
+	defer s.n.pub.writing.Unlock()
+	return s.n.pub.due
+}
+
+// runLimits writes whenever others have changed something, and every interval while that fails, until the state ends.
+func (s *state) runLimits(every time.Duration) {
+	t := time.NewTicker(every)
+	defer t.Stop()
 	for {
 		select {
 		case <-s.stop:
 			return
 		case <-s.n.pub.changes:
-			_ = s.writeLimits() // which has logged it
+		case <-t.C:
+			if !s.limitsDue() {
+				continue
+			}
 		}
+		_ = s.writeLimits() // which has logged it
 	}
 }
 
 // endLimits writes what is left to be written, for the last time.
 func (s *state) endLimits() (err error) {
+	due := s.limitsDue()
 	select {
 	case <-s.n.pub.changes:
-		err = s.writeLimits()
+		due = true
 	default:
+	}
+	if due {
+		err = s.writeLimits()
 	}
 	s.n.pub.writing.Lock()
 	s.n.pub.ended = true

@@ -1,16 +1,12 @@
 package jatah
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
-
-	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/jatah-io/jatah/internal/topk"
 )
@@ -113,56 +109,12 @@ func mergeTop(name string, used, refused []topk.Summary, keys int) LimitTop {
 	return t
 }
 
-// What nodes say to each other about it, in msgpack. A reader leaves out fields that it does not know.
-
-const (
-	topTopic = ownTopics + "top"
-	// topBytes is about the largest answer: less than MaxAnswer by what the names of limits may take.
-	topBytes = MaxAnswer / 2
-	topNames = MaxAnswer / 4
-)
-
-type topQuestion struct {
-	Limit string // "": all
-}
-
-type topAnswer struct {
-	Limits []topLimit
-}
-
-type topLimit struct {
-	Name          string
-	Used, Refused topCounts
-}
-
-type topCounts struct {
-	Span   int64 // ns
-	Sample int64
-	Floor  int64
-	Keys   []topCount
-}
-
-type topCount struct {
-	Key          string
-	Count, Error int64
-}
-
-func packTop(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := msgpack.NewEncoder(&b)
-	e.UseArrayEncodedStructs(true)
-	e.UseCompactInts(true)
-	if err := e.Encode(v); err != nil {
-		return nil, fmt.Errorf("jatah: top: %w", err)
-	}
-	return b.Bytes(), nil
-}
-
 // answerTop tells another node what this one has counted.
 func (n *Node) answerTop(_ context.Context, _ string, question []byte) ([]byte, error) {
-	var q topQuestion
-	if err := msgpack.Unmarshal(question, &q); err != nil {
-		return nil, fmt.Errorf("the question cannot be read: %w", err)
+	r := newTopReader(question)
+	q := r.question()
+	if r.err != nil {
+		return nil, fmt.Errorf("the question cannot be read: %w", r.err)
 	}
 	var names []string
 	for _, s := range n.e.Specs() {
@@ -184,52 +136,4 @@ func (n *Node) answerTop(_ context.Context, _ string, question []byte) ([]byte, 
 		a.Limits = append(a.Limits, topLimit{name, countsOf(&used), countsOf(&refused)})
 	}
 	return packTop(&a)
-}
-
-func countsOf(s *topk.Summary) topCounts {
-	c := topCounts{Span: int64(s.Span), Sample: s.Sample, Floor: s.Floor}
-	for _, x := range s.Items {
-		c.Keys = append(c.Keys, topCount{x.Key, x.Count, x.Error})
-	}
-	return c
-}
-
-func (c *topCounts) summary() topk.Summary {
-	s := topk.Summary{Span: time.Duration(c.Span), Sample: c.Sample, Floor: c.Floor}
-	for _, x := range c.Keys {
-		s.Items = append(s.Items, topk.Item{Key: x.Key, Count: x.Count, Error: x.Error, Rate: float64(x.Count) / s.Span.Seconds()})
-	}
-	return s
-}
-
-var errTop = errors.New("what it counted cannot be read")
-
-// readTop reads what answerTop wrote, and refuses what it cannot have written.
-func readTop(b []byte, limit string) (a topAnswer, err error) {
-	if err := msgpack.Unmarshal(b, &a); err != nil {
-		return a, fmt.Errorf("%w: %w: %w", ErrAnswer, errTop, err)
-	}
-	seen := map[string]bool{}
-	for i := range a.Limits {
-		l := &a.Limits[i]
-		if seen[l.Name] || l.Name == "" || limit != "" && l.Name != limit || !l.Used.valid() || !l.Refused.valid() {
-			return a, fmt.Errorf("%w: %w", ErrAnswer, errTop)
-		}
-		seen[l.Name] = true
-	}
-	return a, nil
-}
-
-func (c *topCounts) valid() bool {
-	if c.Span <= 0 || c.Span > int64(topk.Window) || c.Sample < 1 || c.Floor < 0 || len(c.Keys) > 2*topk.Keys {
-		return false
-	}
-	seen := map[string]bool{}
-	for _, x := range c.Keys {
-		if x.Key == "" || len(x.Key) > MaxKey || seen[x.Key] || x.Count < 0 || x.Error < 0 {
-			return false
-		}
-		seen[x.Key] = true
-	}
-	return true
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -161,5 +163,69 @@ func TestTopAnswersAreBounded(t *testing.T) {
 	}
 	if _, err := n.answerTop(context.Background(), "n2", []byte{0xc1}); err == nil {
 		t.Error("a question that cannot be read was answered")
+	}
+}
+
+// TestTopMessagesTakeNoMoreRoomThanTheyHave: what claims to have many elements is not believed, and what is nested takes no stack.
+func TestTopMessagesTakeNoMoreRoomThanTheyHave(t *testing.T) {
+	many := []byte{0xdd, 0x7f, 0xff, 0xff, 0xff} // the head of an array of 2^31-1 elements
+	counts := append([]byte{0x91, 0x91, 0x93, 0xa1, 'a', 0x94, 1, 1, 0}, many...)
+	deep := append([]byte{0x92, 0x90}, bytes.Repeat([]byte{0x91}, MaxAnswer-3)...)
+	n, err := Start(t.Context(), Config{Node: "n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	for name, b := range map[string][]byte{
+		"limits": append([]byte{0x91}, many...), "keys": counts, "fields": many, "no message": {}, "name": {0x91, 0x91, 0x93, 0xdb, 0x7f, 0xff, 0xff, 0xff}, "unknown": append([]byte{0x92, 0x90}, many...),
+		"pairs": {0x92, 0x90, 0xdf, 0x7f, 0xff, 0xff, 0xff}, "bytes": {0x92, 0x90, 0xc6, 0x7f, 0xff, 0xff, 0xff}, "deep": deep,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := readTop(b, "")
+		_, asked := n.answerTop(t.Context(), "n2", b)
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, ErrAnswer) || asked == nil {
+			t.Errorf("%s: %v, and as a question %v", name, err, asked)
+		}
+		if used := after.TotalAlloc - before.TotalAlloc; used > 8<<20 {
+			t.Errorf("%s: %d bytes took %d MiB to read", name, len(b), used>>20)
+		}
+		if used := int64(after.StackSys) - int64(before.StackSys); used > 8<<20 {
+			t.Errorf("%s: %d bytes took %d MiB of stack to read", name, len(b), used>>20)
+		}
+	}
+}
+
+// TestTopMessagesOfALaterVersion have fields behind those that are known.
+func TestTopMessagesOfALaterVersion(t *testing.T) {
+	type count struct {
+		Key                string
+		Count, Error, More int64
+	}
+	type counts struct {
+		Span, Sample, Floor int64
+		Keys                []count
+		More                map[string][]string
+	}
+	type limit struct {
+		Name          string
+		Used, Refused counts
+		More          []byte
+	}
+	type answer struct {
+		Limits []limit
+		More   []limit
+	}
+	c := counts{Span: 1e9, Sample: 1, Keys: []count{{"a", 3, 2, 1}, {"b", 2, 0, 1}}, More: map[string][]string{"x": {"y", "z"}, "y": nil}}
+	l := limit{Name: "api", Used: c, Refused: c, More: []byte("more")}
+	b, err := packTop(&answer{Limits: []limit{l}, More: []limit{l}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := topCounts{Span: 1e9, Sample: 1, Keys: []topCount{{"a", 3, 2}, {"b", 2, 0}}}
+	want := topAnswer{Limits: []topLimit{{"api", known, known}}}
+	if a, err := readTop(b, "api"); err != nil || !reflect.DeepEqual(a, want) {
+		t.Errorf("%+v, %v", a, err)
 	}
 }

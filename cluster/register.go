@@ -138,21 +138,43 @@ func (r *Register) Put(name string, value []byte) error {
 		return fmt.Errorf("%w: %d names; remove some", ErrFull, MaxNames)
 	case r.bytes-len(was.value)+len(value) > maxValues:
 		return fmt.Errorf("%w: %d bytes in all; remove some", ErrFull, maxValues)
-	case r.clock >= maxVersion:
-		return fmt.Errorf("%w: its versions are used up", ErrFull)
 	}
-	r.set(name, record{version: r.clock + 1, origin: r.origin, value: value})
+	next, ok := r.next(was)
+	if !ok {
+		return fmt.Errorf("%w: the versions of %q are used up; give it another name", ErrFull, name)
+	}
+	next.value = value
+	r.set(name, next)
 	return nil
+}
+
+// next is a write that beats the last one of a name. When a member has told of the highest version, which nobody reaches by counting, the
+// origin has to do it: by a random step, so that two who do not know of each other differ. Called with mu held.
+func (r *Register) next(was record) (next record, ok bool) {
+	switch step := 1 + rand.Uint64N(1<<32); {
+	case r.clock < maxVersion:
+		return record{version: r.clock + 1, origin: r.origin}, true
+	case was.version < maxVersion:
+		return record{version: maxVersion, origin: r.origin}, true
+	default:
+		return record{version: maxVersion, origin: was.origin + step}, was.origin+step > was.origin
+	}
 }
 
 // Delete removes a name; it says whether it had a value.
 func (r *Register) Delete(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if was, ok := r.records[name]; !ok || was.gone || r.clock >= maxVersion {
+	was, ok := r.records[name]
+	if !ok || was.gone {
 		return false
 	}
-	r.set(name, record{version: r.clock + 1, origin: r.origin, gone: true, since: time.Now()})
+	next, ok := r.next(was)
+	if !ok {
+		return false
+	}
+	next.gone, next.since = true, time.Now()
+	r.set(name, next)
 	r.trim()
 	return true
 }

@@ -394,3 +394,33 @@ func TestOlderNodesReadMetadataAndControl(t *testing.T) {
 func sameContent(rs []*Register) bool {
 	return !slices.ContainsFunc(rs, func(r *Register) bool { return r.digest() != rs[0].digest() || content(r) != content(rs[0]) })
 }
+
+// A member that tells of the highest version there is takes nothing away from the others: all names can still be written, also those that it told of.
+func TestTheHighestVersionIsNoEnd(t *testing.T) {
+	a, b := NewRegister(nil), NewRegister(nil)
+	forged := wireRecord{Name: "forged", Version: maxVersion, Origin: 1 << 63, Value: []byte("x")}
+	for _, r := range []*Register{a, b} {
+		if _, refused := r.merge([]wireRecord{forged}, time.Now()); refused != 0 {
+			t.Fatal("it is not taken")
+		}
+	}
+	for i := range 20 {
+		put(t, a, "forged", fmt.Sprint("a", i))
+		put(t, b, "forged", fmt.Sprint("b", i)) // at the same time
+		put(t, a, "other", fmt.Sprint(i))
+		if !b.Delete("forged") {
+			t.Error("it cannot be removed")
+		}
+		put(t, b, "forged", fmt.Sprint("c", i))
+		for range 2 {
+			a.merge(records(b), time.Now())
+			b.merge(records(a), time.Now())
+		}
+		if content(a) != content(b) || a.digest() != b.digest() {
+			t.Fatalf("%s and %s", content(a), content(b))
+		}
+		if v, ok := a.Get("other"); !ok || string(v) != fmt.Sprint(i) {
+			t.Errorf("other is %q", v)
+		}
+	}
+}

@@ -9,13 +9,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // How a register spreads. A write goes to every member at once and again until it is acknowledged, or the member is gone. Besides, a node
 // compares sums with each member that is new to it, and with one at random every second; where they differ the two tell each other what
 // the other has not, so that late joiners, healed partitions, and nodes that cannot reach each other but through a third agree. A node whose
-// register is empty says nothing by itself.
+// register is empty asks until one member has told it what there is, which may be before that one has it for a member, and then says nothing by itself.
 //
 // It all goes as control messages, and only to processes whose metadata say that they have a register: older ones never see any of it.
 
@@ -40,6 +41,7 @@ type spreader struct {
 	mu      sync.Mutex
 	backlog map[*peer]*backlog // while a goroutine tells that member
 	members chan struct{}      // room for one: the members may have changed
+	asked   atomic.Bool        // one comparison has come to its end
 	turn    lock               // one exchange at a time: the next may then have nothing left to say
 }
 
@@ -168,7 +170,7 @@ func (c *Cluster) spreadLoop() {
 		case <-timer.C:
 			timer.Reset(spreadEvery + rand.N(spreadEvery/2))
 			c.cfg.Register.sweep(time.Now())
-			if ps := c.registrars(); len(ps) > 0 && c.cfg.Register.digest() != 0 {
+			if ps := c.registrars(); len(ps) > 0 && !c.quiet() {
 				p := ps[rand.IntN(len(ps))]
 				c.spawn(func() { _ = c.syncWith(p) })
 			}
@@ -186,20 +188,30 @@ func (c *Cluster) membersChanged() {
 
 // meet compares registers with a new member.
 func (c *Cluster) meet(p *peer) {
-	if c.cfg.Register.digest() == 0 {
+	if c.quiet() {
 		return // it will, if it has something to say
 	}
 	timer := time.NewTimer(rand.N(syncSpread))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		_ = c.syncWith(p)
+		if !c.quiet() { // another may have told it all meanwhile
+			_ = c.syncWith(p)
+		}
 	case <-c.ctx.Done():
 	}
 }
 
+// quiet says that there is nothing to compare.
+func (c *Cluster) quiet() bool { return c.spread.asked.Load() && c.cfg.Register.digest() == 0 }
+
 // syncWith makes two registers the same, as far as one exchange can.
-func (c *Cluster) syncWith(p *peer) error {
+func (c *Cluster) syncWith(p *peer) (err error) {
+	defer func() {
+		if err == nil {
+			c.spread.asked.Store(true)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(c.ctx, syncTimeout)
 	defer cancel()
 	for i := range 2 {

@@ -72,8 +72,13 @@ func (h *Handler) readLimit(r *http.Request, name string) (limit jatah.Limit, p 
 	if v, p = withoutAddress(v, name); p != nil {
 		return limit, p
 	}
-	var mistakes []*problem
+	var mistakes []*problem // the first of them
+	found := 0
 	reader := definition.Reader{Place: definition.PlaceIn(body), Problem: func(_ definition.Value, path, text string) {
+		if found++; found > mostMistakes {
+			return
+		}
+		path, text = cut(path, longestPath), cut(text, longestText)
 		if path != "" {
 			text = path + ": " + text
 		}
@@ -83,7 +88,7 @@ func (h *Handler) readLimit(r *http.Request, name string) (limit jatah.Limit, p 
 	if ok {
 		return limit, nil
 	}
-	return limit, joined(mistakes)
+	return limit, joined(mistakes, found)
 }
 
 // withoutAddress makes the name that of the path, and takes away what GET says besides the fields.
@@ -115,17 +120,27 @@ func withoutAddress(v definition.Value, name string) (definition.Value, *problem
 	return v, nil
 }
 
-// mostMistakes bounds how many of a body's mistakes one problem tells.
-const mostMistakes = 5
+const (
+	mostMistakes = 5   // of a body that one problem tells
+	longestPath  = 200 // bytes of the field of a mistake, whose name the body chooses
+	longestText  = 600 // bytes of what is said about it, which may tell a value
+)
 
-// joined is the first problem with what the others say.
-func joined(all []*problem) *problem {
-	p := *all[0]
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
+// joined is the first problem with what the others say, of so many that were found.
+func joined(told []*problem, found int) *problem {
+	p := *told[0]
 	texts := make([]string, 0, mostMistakes+1)
-	for _, one := range all[:min(len(all), mostMistakes)] {
+	for _, one := range told {
 		texts = append(texts, one.detail)
 	}
-	if more := len(all) - len(texts); more > 0 {
+	if more := found - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("And %d more.", more))
 	}
 	p.detail = strings.Join(slices.Compact(texts), " ")

@@ -99,6 +99,33 @@ func TestPutRefusesBadLimits(t *testing.T) {
 	}
 }
 
+// A problem is short, whatever the names and the number of the mistakes.
+func TestProblemsOfLimitsAreShort(t *testing.T) {
+	a := newAPI(t, Config{})
+	many := make([]string, 20_000)
+	for i := range many {
+		many[i] = fmt.Sprintf(`"field%d":1`, i)
+	}
+	long := strings.Repeat("é", 200_000)
+	for name, c := range map[string]struct{ body, field, sentence string }{
+		"a long name":    {`{"rate":"1/s","x` + long + `":1}`, "x" + strings.Repeat("é", 99) + "...", "is not a field of a limit; there are name,"},
+		"a long plan":    {`{"rate":"1/s","plans":{"` + long + `":{"burst":1}}}`, "plans." + strings.Repeat("é", 97) + "...", "has no rate"},
+		"many mistakes":  {`{"rate":"1/s",` + strings.Join(many, ",") + `}`, "field0", "And 19995 more."},
+		"a long value":   {`{"rate":"` + long + `"}`, "rate", "malformed rate"},
+		"a long cost":    {`{"rate":"1/s","costs":{"/` + long + `":"x"}}`, "costs./" + strings.Repeat("é", 96) + "...", "needs a whole number"},
+		"a long parent":  {`{"rate":"1/s","parent":"` + long + `"}`, "parent", "parent"},
+		"a long mode":    {`{"rate":"1/s","mode":"` + long + `"}`, "mode", "mode"},
+		"a long setting": {`{"rate":"1/s","algorithm":"fixed_window","timezone":"` + long + `"}`, "timezone", "timezone"},
+	} {
+		w := a.call("PUT", "/v1/limits/api", c.body)
+		if n := w.Body.Len(); n > 4<<10 {
+			t.Errorf("%s: a problem of %d bytes: %.200s", name, n, w.Body)
+			continue
+		}
+		wantProblem(t, w, 400, "bad-field", c.field, c.sentence)
+	}
+}
+
 // What GET returns can be sent back, for limits of every kind, and changes nothing.
 func TestPutOfWhatGetReturned(t *testing.T) {
 	for i, l := range []jatah.Limit{

@@ -2,11 +2,12 @@ package hybrid
 
 import (
 	"fmt"
+	"slices"
 )
 
 // CheckAll says what Define would say against each of several definitions, whose names differ, once all of them were defined and the limits
 // named in gone were removed. So they can be defined all or none: it is nil if all are good, else it has an entry for each definition, nil
-// where that is good. It changes nothing; the caller sees to it that nobody else defines or removes limits until it has done so itself.
+// where that is good. A name that is also among specs is removed first, so that it can become what it could not while it is in use. It changes nothing; the caller sees to it that nobody else defines or removes limits until it has done so itself.
 func (e *Engine) CheckAll(specs []Spec, gone []string) []error {
 	next := make(map[string]*Spec, len(specs)+len(gone))
 	for _, name := range gone {
@@ -23,7 +24,11 @@ func (e *Engine) CheckAll(specs []Spec, gone []string) []error {
 	}
 	var errs []error
 	for i := range specs {
-		if err := e.check(&specs[i], after); err != nil {
+		now := e.specOf(specs[i].Name)
+		if slices.Contains(gone, specs[i].Name) {
+			now = nil
+		}
+		if err := check(&specs[i], now, after); err != nil {
 			if errs == nil {
 				errs = make([]error, len(specs))
 			}
@@ -33,14 +38,15 @@ func (e *Engine) CheckAll(specs []Spec, gone []string) []error {
 	return errs
 }
 
-func (e *Engine) check(s *Spec, after func(name string) *Spec) error {
+// check is about one that takes the place of now, nil: of none.
+func check(s, now *Spec, after func(name string) *Spec) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
 	if _, _, err := compilePlans(*s); err != nil {
 		return err
 	}
-	if now := e.specOf(s.Name); now != nil {
+	if now != nil {
 		if err := checkChange(now, s); err != nil {
 			return err
 		}

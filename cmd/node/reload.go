@@ -59,7 +59,10 @@ func hangups(sources *config.Sources) chan os.Signal {
 	return c
 }
 
-// start runs the reloader, if there is something to read again, until ctx ends or stop is called, which waits for it.
+// stopTime bounds how long the end of the process waits for a reload: files over a network may keep whoever reads them for ever.
+const stopTime = time.Second
+
+// start runs the reloader, if there is something to read again, until ctx ends or stop is called, which waits for it, but for no more than stopTime.
 func (r *reloader) start(ctx context.Context, hangup <-chan os.Signal) (stop func()) {
 	if len(r.last.Paths()) == 0 {
 		return func() {}
@@ -80,7 +83,12 @@ func (r *reloader) start(ctx context.Context, hangup <-chan os.Signal) (stop fun
 	}()
 	return func() {
 		cancel()
-		<-done
+		select {
+		case <-done:
+		case <-time.After(stopTime):
+			r.log.Warn("the configuration is still being read; left at that")
+			return
+		}
 		if w != nil {
 			_ = w.Close() // the process ends
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,6 +131,29 @@ func inReloadRig(t *testing.T, content string, f func(t *testing.T, g *reloadRig
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) { f(t, newReloadRig(t, dir)) })
+}
+
+// A reload that hangs, as on files over a network that does not answer, does not keep the process from ending.
+func TestAReloadThatHangsDoesNotKeepTheProcess(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "jatah.yaml"), []byte(oneLimit), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	g := newReloadRig(t, dir)
+	hangs, free := make(chan struct{}), make(chan struct{})
+	g.parts = append(g.parts, func(config.Config) (func(), error) {
+		close(hangs)
+		<-free
+		return nil, errors.New("too late")
+	})
+	stop := g.start(t.Context(), g.signals)
+	g.signals <- syscall.SIGHUP
+	<-hangs
+	stop()
+	close(free)
+	if !strings.Contains(g.text.String(), "still being read") {
+		t.Errorf("nothing is said: %s", g.text)
+	}
 }
 
 // A save in several steps is one reload, of the last of them.

@@ -25,7 +25,7 @@ func distance(a, b string) int {
 	// A long word is no misspelling of a short one, and the table below would
 	// cost a product of lengths that a file can choose.
 	if max(len(a), len(b)) > 64 {
-		return 64
+		return max(len(a), len(b))
 	}
 	var before, previous []int
 	current := make([]int, len(b)+1)

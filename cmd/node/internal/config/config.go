@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/jatah-io/jatah"
 )
@@ -69,12 +71,36 @@ func Merge(doc *Document, environ []string, flags []Setting) (Config, error) {
 	return merge(doc, environ, flags).finish()
 }
 
+// readFile reads a regular file. Anything else is an error: a pipe may never have an end, and not even a beginning.
 func readFile(path string) ([]byte, error) {
+	// A pipe that nobody writes to blocks who opens it otherwise. It may have taken the place of a file at any moment, so look at what was opened.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	switch info, err := f.Stat(); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errIrregular}
+	}
+	return readOpen(f, path)
+}
+
+var errIrregular = errors.New("it is no regular file; others than the configuration file and that of the secret must be, and these too once the node runs")
+
+// readStream reads a file of any kind, once.
+func readStream(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	return readOpen(f, path)
+}
+
+func readOpen(f *os.File, path string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, err
@@ -212,7 +238,7 @@ func (l *loader) checkSecret() {
 // readSecret reads the secret's file. A relative path in a configuration file
 // is relative to that file, so that `check` and `serve` agree wherever they
 // are started.
-func (l *loader) readSecret() {
+func (l *loader) readSecret(read func(path string) ([]byte, error)) {
 	at, ok := l.at["cluster.secret_file"]
 	if direct, both := l.at["cluster.secret"]; !ok || both && direct.layer >= at.layer {
 		return
@@ -222,7 +248,7 @@ func (l *loader) readSecret() {
 		path = filepath.Join(filepath.Dir(at.source), path)
 	}
 	l.cfg.SecretFile = path
-	data, err := readFile(path)
+	data, err := read(path)
 	if err != nil {
 		l.problem(at, "cluster.secret_file", "%v", err)
 		return

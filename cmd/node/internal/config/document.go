@@ -31,6 +31,10 @@ func (l *loader) readYAML(name string, data []byte, read func(w *walker, body as
 		return
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // some editors put a byte order mark before UTF-8; YAML allows it
+	if line := tooDeep(data); line > 0 {
+		l.problem(place{inFile, name, line, 1}, "", "more than %d lists and groups are open within each other: that is no configuration", mostNested)
+		return
+	}
 	// Keys given twice are found in the walk, which names both places.
 	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
@@ -50,6 +54,37 @@ func (l *loader) readYAML(name string, data []byte, read func(w *walker, body as
 		seen = true
 		read(w, doc.Body)
 	}
+}
+
+// mostNested bounds how deep lists and groups may be within each other: what the parser takes grows with the square of it, so that a file of a few
+// megabytes of opening brackets would keep it busy for hours.
+const mostNested = 1000
+
+// tooDeep is the line in which too much is open, 0 if there is none. It counts brackets wherever they stand, also in texts and comments, and
+// the marks of lists and keys with which a line begins.
+func tooDeep(data []byte) int {
+	open, line := 0, 1
+	for text := range bytes.Lines(data) {
+		marks, begin := 0, true
+		for _, c := range text {
+			switch c {
+			case '[', '{':
+				open++
+			case ']', '}':
+				open = max(0, open-1)
+			case '-', '?':
+				if begin {
+					marks++
+				}
+			}
+			begin = begin && (c == '-' || c == '?' || c == ' ' || c == '\t')
+			if open > mostNested || marks > mostNested {
+				return line
+			}
+		}
+		line++
+	}
+	return 0
 }
 
 func invalidUTF8(data []byte) int {

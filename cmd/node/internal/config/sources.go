@@ -24,7 +24,8 @@ type Sources struct {
 	main    *Document
 	mainErr error
 	// fixed says that the file can be read once only, as a pipe can.
-	fixed bool
+	fixed   bool
+	streams *streams
 
 	dir     string // "": no limits_dir
 	dirAt   place
@@ -36,16 +37,24 @@ type Sources struct {
 	limitAt map[string]place // as Config found them
 }
 
+// streams are what the readings of one configuration know of files that can be read once only.
+type streams struct {
+	secret string // the name of the secret's file, if it is one
+	has    []byte // what was in it
+	ended  bool   // the node was started: no more of them are read
+}
+
 // Read reads the file (none if path is ""), and the files of limits_dir, if that is set in it, in the environment or by a flag. What cannot be
 // read is told by Config. Where there is a directory all files are read until two readings in a row are the same, so that they go together
 // also when they are replaced meanwhile.
 func Read(path string, environ []string, flags []Setting) *Sources {
-	s := &Sources{path: path, environ: environ, flags: flags}
+	s := &Sources{path: path, environ: environ, flags: flags, streams: &streams{}}
 	if path != "" {
-		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-			s.fixed = true
+		if s.fixed = isStream(path); s.fixed {
+			s.readMain(readStream)
+		} else {
+			s.readMain(readFile)
 		}
-		s.readMain()
 	}
 	s.findDir()
 	s.readDir()
@@ -64,9 +73,9 @@ const mostReadings = 10
 
 // Again reads the same files once more, where they are now.
 func (s *Sources) Again() *Sources {
-	n := &Sources{path: s.path, environ: s.environ, flags: s.flags, fixed: s.fixed, main: s.main, mainErr: s.mainErr, dir: s.dir, dirAt: s.dirAt}
+	n := &Sources{path: s.path, environ: s.environ, flags: s.flags, fixed: s.fixed, streams: s.streams, main: s.main, mainErr: s.mainErr, dir: s.dir, dirAt: s.dirAt}
 	if s.path != "" && !s.fixed {
-		n.readMain()
+		n.readMain(readFile)
 	}
 	if !bytes.Equal(n.content(), s.content()) { // reading YAML is more work than reading files
 		n.findDir()
@@ -82,9 +91,15 @@ func (s *Sources) content() []byte {
 	return s.main.Data
 }
 
-func (s *Sources) readMain() {
+// isStream says that a file is there and can be read once only, as a pipe can.
+func isStream(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
+}
+
+func (s *Sources) readMain(read func(path string) ([]byte, error)) {
 	s.main, s.mainErr = nil, nil
-	data, err := readFile(s.path)
+	data, err := read(s.path)
 	if err != nil {
 		s.mainErr = fmt.Errorf("config: %w", err)
 		return
@@ -139,6 +154,22 @@ func (s *Sources) readDir() {
 	}
 }
 
+// readSecret reads the secret's file. What came out of a stream when the node was started is what it has; one that comes later is refused like
+// every file that is no regular one, since nobody may ever write to it.
+func (s *Sources) readSecret(path string) ([]byte, error) {
+	switch {
+	case path == s.streams.secret:
+		return s.streams.has, nil
+	case s.streams.ended || !isStream(path):
+		return readFile(path)
+	}
+	data, err := readStream(path)
+	if err == nil {
+		s.streams.secret, s.streams.has = path, data
+	}
+	return data, err
+}
+
 // counts says whether a file of this name in limits_dir is read. What editors leave beside a file has other endings, or a dot before it.
 func counts(name string) bool {
 	ext := filepath.Ext(name)
@@ -174,7 +205,8 @@ func (s *Sources) Config() (Config, error) {
 	}
 	l := merge(s.main, s.environ, s.flags, s.limits...)
 	l.problems = append(l.problems, s.unread...)
-	l.readSecret()
+	l.readSecret(s.readSecret)
+	s.streams.ended = true
 	l.placePaths()
 	s.limitAt = l.limitAt
 	cfg, err := l.finish()
@@ -231,10 +263,15 @@ func (s *Sources) LimitFiles() (names []string) {
 	return names
 }
 
-// Emptied says that the configuration file is there and has nothing in it, which is what a full disk and an interrupted save leave behind.
+// Emptied says that the configuration file is there and has nothing in it but comments, which is what a full disk and an interrupted save leave behind.
 func (s *Sources) Emptied() error {
-	if s.main == nil || len(bytes.TrimSpace(s.main.Data)) > 0 {
+	if s.main == nil {
 		return nil
+	}
+	for line := range bytes.Lines(s.main.Data) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return nil
+		}
 	}
 	return Problems{{Source: s.path, Line: 1, Column: 1, Text: "the file is empty: if there are to be no settings any more, say so with `limits: []`"}}
 }

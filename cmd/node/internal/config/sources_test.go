@@ -181,9 +181,11 @@ func TestFingerprintChangesWithTheContentOnly(t *testing.T) {
 }
 
 func TestEmptiedFile(t *testing.T) {
-	dir := tree(t, t.TempDir(), "a.yaml", " \n", "b.yaml", "# none\n")
-	if err := Read(filepath.Join(dir, "a.yaml"), nil, nil).Emptied(); err == nil || !strings.Contains(err.Error(), "a.yaml:1:1: the file is empty") {
-		t.Errorf("a file of white space: %v", err)
+	dir := tree(t, t.TempDir(), "a.yaml", " \n", "b.yaml", "# none\nlimits: []\n", "c.yaml", "# The limits\n\n  # of the shop")
+	for _, name := range []string{"a.yaml", "c.yaml"} {
+		if err := Read(filepath.Join(dir, name), nil, nil).Emptied(); err == nil || !strings.Contains(err.Error(), name+":1:1: the file is empty") {
+			t.Errorf("a file of white space or of comments: %v", err)
+		}
 	}
 	for _, path := range []string{"", filepath.Join(dir, "b.yaml"), filepath.Join(dir, "gone.yaml")} {
 		if err := Read(path, nil, nil).Emptied(); err != nil {
