@@ -406,7 +406,8 @@ func TestPublishedLimitsAreWrittenOnceTheDiskHasRoom(t *testing.T) {
 			mustPublish(t, n, hourly("api", 10))
 			arrive(t, n, func(r *cluster.Register) { put(t, r, hourly("other", 10)) })
 			n.pub.changed()
-			time.Sleep(2 * stateInterval)
+			time.Sleep(2*stateInterval + time.Second)
+			synctest.Wait()
 			if !strings.Contains(log.String(), "published limits not written") {
 				t.Errorf("nothing is said: %s", log)
 			}
@@ -416,7 +417,8 @@ func TestPublishedLimitsAreWrittenOnceTheDiskHasRoom(t *testing.T) {
 			if ended {
 				n.Close()
 			} else {
-				time.Sleep(stateInterval)
+				time.Sleep(stateInterval + time.Second)
+				synctest.Wait()
 			}
 			r := cluster.NewRegister(nil)
 			data, err := os.ReadFile(filepath.Join(dir, "n1.limits"))
