@@ -128,13 +128,14 @@ func TestAskAllMembers(t *testing.T) {
 			b.t.Errorf("it took %v with a deadline of 100ms", took)
 		}
 
-		time.Sleep(10 * time.Second) // the dead one is found dead, and is named still
+		b.within(time.Minute, "the dead one is found dead", func() bool { return b.hosts[0].alive() == 3 && b.hosts[1].alive() == 3 })
+		// It is named still.
 		begin = b.now()
 		expectReplies(b.t, b.hosts[0].node().AskAll(b.t.Context(), "double", []byte("x")), "n1: xx, n2: xx, n3: xx, n4: no answer")
 		if took := b.now() - begin; took > time.Second {
 			b.t.Errorf("%v were waited for a member known to have failed", took)
 		}
-		time.Sleep(30 * time.Second) // its grace is over
+		time.Sleep(25 * time.Second) // its grace is over
 		b.hosts[2].leave()
 		expectReplies(b.t, asker.AskAll(b.t.Context(), "double", []byte("x")), "n1: xx, n2: xx")
 	})

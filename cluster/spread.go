@@ -110,11 +110,27 @@ func (c *Cluster) tellBacklog(p *peer) {
 		}
 		b.names, b.told = nil, nil
 		c.spread.mu.Unlock()
-		if err := c.tellRecords(c.ctx, p, maps.Keys(names)); err != nil && c.ctx.Err() == nil {
-			// Gone, or it has answered with an error, which it would again.
-			c.log.Debug("cluster: register", "node", p.name, "error", err)
-		}
+		c.tellNames(p, names)
 		close(told)
+	}
+}
+
+// tellNames tells a member the records of some names until it has answered or is gone.
+func (c *Cluster) tellNames(p *peer, names map[string]bool) {
+	for {
+		// A member answers what comes again for as long as it remembers what it answered, and not at all later: see seen. So what was not
+		// answered in time, as when a link is cut one way, is asked anew. Being told twice does a register no harm.
+		ctx, cancel := context.WithTimeout(c.ctx, syncTimeout)
+		err := c.tellRecords(ctx, p, maps.Keys(names))
+		late := ctx.Err() != nil
+		cancel()
+		switch {
+		case err == nil || c.ctx.Err() != nil:
+			return
+		case !late: // gone, or it has answered with an error, which it would again
+			c.log.Debug("cluster: register", "node", p.name, "error", err)
+			return
+		}
 	}
 }
 

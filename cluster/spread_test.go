@@ -119,6 +119,32 @@ func TestAnnounceGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
+// A member takes a write, and its answers are lost for longer than it remembers them. When they come through again, what is announced then is
+// acknowledged.
+func TestAnnounceAfterAnswersWereLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		nodes, rs := w.registered(3)
+		w.net.Cut(at(3), at(1)) // it stays a member, since the second hears it
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		put(t, rs[0], "a", "1")
+		if err := nodes[0].Announce(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(3 * seenFor)
+		if content(rs[2]) != "a=1" || !alive("n1 n2 n3", nodes...) {
+			t.Fatalf("the test shows nothing: %q", content(rs[2]))
+		}
+		w.net.Heal()
+		ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		put(t, rs[0], "a", "2")
+		if err := nodes[0].Announce(ctx, "a"); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 // A node that two others cannot tell anything hears it through a third.
 func TestRegisterThroughAThird(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
