@@ -87,6 +87,8 @@ func (w *waiters) answer(id uint64, from *peer, a answer) bool {
 // few round trips, less and less often. The member's handler runs at most once for
 // it. An error of that handler comes back as ErrRemote. Other errors leave open whether it
 // ran: ctx's, ErrUnknownMember when the member's process is gone, ErrClosed. req is not kept.
+//
+// Let ctx end within ten seconds: a member whose answers were lost for longer has forgotten them, and answers a repeat no more.
 func (c *Cluster) Call(ctx context.Context, to string, req []byte) ([]byte, error) {
 	p, err := c.peer(to)
 	if err != nil {

@@ -3,7 +3,7 @@
 // # Words
 //
 // A decision is the answer to a take, refund or charge; a denial is a decision
-// (status 429) and not an error. A problem is an error in the form of RFC 9457
+// (status 429; 503 by fallback deny) and not an error. A problem is an error in the form of RFC 9457
 // (application/problem+json): type, title, status, detail and, where one field
 // of the request is to blame, field. The endpoints are listed in docs/http-api.md.
 //
