@@ -1,0 +1,281 @@
+package keytable
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A record's place is the number of its chunk above the word in the chunk. 0 is nobody's.
+const (
+	chunkBits  = 15
+	chunkWords = 1 << chunkBits // 256 KiB
+	maxChunks  = 1 << (32 - chunkBits)
+	firstWords = 128 // the first chunk is small, so that a table of a few keys is, and the next ones grow
+)
+
+// The word that follows the caller's in a record: its place in the upper half, then whether it is in the table, and the length of its key.
+const (
+	live   = 1 << 31
+	length = live - 1
+)
+
+// arena has the records.
+type arena struct {
+	header int // words before the key
+	memory atomic.Pointer[memory]
+	free   map[int][]uint32 // by words; under the table's lock
+}
+
+// memory is never changed: a new chunk makes a new one.
+type memory struct {
+	bases  []unsafe.Pointer // of the chunks' words, so that a look-up need not go by the chunk
+	chunks []*chunk
+}
+
+type chunk struct {
+	words  []uint64
+	used   atomic.Int32
+	any    atomic.Bool // some record may be marked
+	marked []atomic.Uint64
+}
+
+type place struct{ chunk, word int }
+
+func (a *arena) at(ref uint32) unsafe.Pointer {
+	return unsafe.Add(a.memory.Load().bases[ref>>chunkBits], uintptr(ref%chunkWords)*8)
+}
+
+func (a *arena) chunks() []*chunk {
+	if m := a.memory.Load(); m != nil {
+		return m.chunks
+	}
+	return nil
+}
+
+// alloc finds room for a record; 0: there is none.
+func (a *arena) alloc(key string) uint32 {
+	if len(key) > length {
+		return 0
+	}
+	n := a.header + keyWords(len(key))
+	if f := a.free[n]; len(f) > 0 {
+		ref := f[len(f)-1]
+		a.free[n] = f[:len(f)-1]
+		return ref
+	}
+	c := a.last()
+	if c == nil || int(c.used.Load())+n > len(c.words) {
+		if c = a.grow(n); c == nil {
+			return 0
+		}
+	}
+	word := int(c.used.Load())
+	ref := uint32(len(a.chunks())-1)<<chunkBits | uint32(word)
+	atomic.StoreUint64(&c.words[word+a.header-1], uint64(ref)<<32|uint64(len(key))) // how long it is, for who walks over it
+	c.used.Add(int32(n))
+	return ref
+}
+
+func (a *arena) last() *chunk {
+	if cs := a.chunks(); len(cs) > 0 {
+		return cs[len(cs)-1]
+	}
+	return nil
+}
+
+// grow adds a chunk with room for n words; nil: that cannot be.
+func (a *arena) grow(n int) *chunk {
+	var m memory
+	if old := a.memory.Load(); old != nil {
+		m = *old
+	}
+	if len(m.chunks) == maxChunks || n+1 > chunkWords {
+		return nil
+	}
+	size := max(n+1, min(chunkWords, firstWords<<min(2*len(m.chunks), chunkBits)))
+	c := &chunk{words: make([]uint64, size), marked: make([]atomic.Uint64, (size+63)/64)}
+	c.used.Store(1) // so that no record is at 0
+	m.chunks = append(slices.Clip(m.chunks), c)
+	m.bases = append(slices.Clip(m.bases), unsafe.Pointer(unsafe.SliceData(c.words)))
+	a.memory.Store(&m)
+	return c
+}
+
+func (a *arena) release(ref uint32) {
+	m := metaOf(a.at(ref), uintptr(a.header-1)*8)
+	n := a.header + keyWords(int(m.Load()&length))
+	a.free[n] = append(a.free[n], ref)
+}
+
+func keyWords(n int) int { return max(1, (n+7)/8) }
+
+func metaOf(r unsafe.Pointer, size uintptr) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Add(r, size))
+}
+
+// The bytes of a key are whole words, and then its last eight bytes, which overlap with those; of a shorter key its first and last
+// four; below that its first, middle and last byte. So two keys of one length are compared without a loop over bytes.
+
+// short is a key of less than eight bytes as one word.
+func short(key string) uint64 {
+	switch n := len(key); {
+	case n >= 4:
+		return uint64(le32(key)) | uint64(le32(key[n-4:]))<<32
+	case n > 0:
+		return uint64(key[0]) | uint64(key[n/2])<<8 | uint64(key[n-1])<<16
+	}
+	return 0
+}
+
+func le32(s string) uint32 {
+	return binary.LittleEndian.Uint32(unsafe.Slice(unsafe.StringData(s), len(s)))
+}
+
+func le64(s string) uint64 {
+	return binary.LittleEndian.Uint64(unsafe.Slice(unsafe.StringData(s), len(s)))
+}
+
+// setKey writes the word before the key, and the key. Who found the record when it was another's may be reading it.
+func setKey(m unsafe.Pointer, ref uint32, key string) {
+	atomic.StoreUint64((*uint64)(m), uint64(ref)<<32|live|uint64(len(key)))
+	n := len(key)
+	if n < 8 {
+		atomic.StoreUint64((*uint64)(unsafe.Add(m, 8)), short(key))
+		return
+	}
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		atomic.StoreUint64((*uint64)(unsafe.Add(m, 8+i)), le64(key[i:]))
+	}
+	if i < n {
+		atomic.StoreUint64((*uint64)(unsafe.Add(m, 8+i)), le64(key[n-8:]))
+	}
+}
+
+// hasKey says that the record, whose own word is at m, is in the table under this key.
+func hasKey(m unsafe.Pointer, key string) bool {
+	n := len(key)
+	if uint32(atomic.LoadUint64((*uint64)(m))) != live|uint32(n) {
+		return false
+	}
+	if n < 8 {
+		return atomic.LoadUint64((*uint64)(unsafe.Add(m, 8))) == short(key)
+	}
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		if atomic.LoadUint64((*uint64)(unsafe.Add(m, 8+i))) != le64(key[i:]) {
+			return false
+		}
+	}
+	return i == n || atomic.LoadUint64((*uint64)(unsafe.Add(m, 8+i))) == le64(key[n-8:])
+}
+
+func appendKey(b []byte, m unsafe.Pointer) []byte {
+	n := int(atomic.LoadUint64((*uint64)(m)) & length)
+	w := atomic.LoadUint64((*uint64)(unsafe.Add(m, 8)))
+	if n < 8 {
+		var lo, hi [4]byte
+		binary.LittleEndian.PutUint32(lo[:], uint32(w))
+		binary.LittleEndian.PutUint32(hi[:], uint32(w>>32))
+		if n >= 4 {
+			return append(append(b, lo[:]...), hi[8-n:]...)
+		}
+		return append(b, lo[:n]...)
+	}
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		b = binary.LittleEndian.AppendUint64(b, atomic.LoadUint64((*uint64)(unsafe.Add(m, 8+i))))
+	}
+	if i < n {
+		var tail [8]byte
+		binary.LittleEndian.PutUint64(tail[:], atomic.LoadUint64((*uint64)(unsafe.Add(m, 8+i))))
+		b = append(b, tail[8-(n-i):]...)
+	}
+	return b
+}
+
+// Mark puts a record on the list that Marked goes through. It may run beside anything.
+func (t *Table[T]) Mark(r *T) {
+	ref := uint32(metaOf(unsafe.Pointer(r), unsafe.Sizeof(*r)).Load() >> 32)
+	c := t.chunks()[ref>>chunkBits]
+	w, bit := &c.marked[ref%chunkWords/64], uint64(1)<<(ref%64)
+	if w.Load()&bit == 0 {
+		w.Or(bit)
+	}
+	if !c.any.Load() { // after the bit: who clears this looks at the bits then
+		c.any.Store(true)
+	}
+}
+
+// Marked calls f for records that were marked since it came by last, and takes them off the list. It ends when it has been through all, and says false,
+// or after about n, and goes on from there when it is called next. One caller at a time; f may call anything but Marked.
+func (t *Table[T]) Marked(n int, f func(*T)) (more bool) {
+	chunks := t.chunks()
+	for ; t.marks.chunk < len(chunks); t.marks = (place{t.marks.chunk + 1, 0}) {
+		c := chunks[t.marks.chunk]
+		if t.marks.word == 0 && (!c.any.Load() || !c.any.Swap(false)) {
+			continue
+		}
+		for ; t.marks.word < len(c.marked); t.marks.word++ {
+			if n <= 0 {
+				return true
+			}
+			if c.marked[t.marks.word].Load() == 0 {
+				continue
+			}
+			for w := c.marked[t.marks.word].Swap(0); w != 0; w &= w - 1 {
+				p := unsafe.Pointer(&c.words[t.marks.word*64+bits.TrailingZeros64(w)])
+				var r *T
+				if r = (*T)(p); metaOf(p, unsafe.Sizeof(*r)).Load()&live != 0 {
+					f(r)
+				}
+				n--
+			}
+		}
+	}
+	t.marks = place{}
+	return false
+}
+
+// Walk calls f for n records, in the order of their places, from where it ended last; it begins anew at the end. It returns how many there were before the end:
+// fewer than n once it came by all. One caller at a time; f may call anything but Walk.
+func (t *Table[T]) Walk(n int, f func(*T)) (seen int) {
+	chunks := t.chunks()
+	for ; t.walked.chunk < len(chunks); t.walked = (place{t.walked.chunk + 1, 0}) {
+		c := chunks[t.walked.chunk]
+		t.walked.word = max(1, t.walked.word)
+		for t.walked.word < int(c.used.Load()) {
+			if seen >= n {
+				return seen
+			}
+			p := unsafe.Pointer(&c.words[t.walked.word])
+			var r *T
+			m := metaOf(p, unsafe.Sizeof(*r)).Load()
+			t.walked.word += t.header + keyWords(int(m&length))
+			if m&live != 0 {
+				seen++
+				f((*T)(p))
+			}
+		}
+	}
+	t.walked = place{}
+	return seen
+}
+
+// All calls f for every record. It may run beside anything: what is added meanwhile may be missed.
+func (t *Table[T]) All(f func(*T)) {
+	for _, c := range t.chunks() {
+		for word := 1; word < int(c.used.Load()); {
+			p := unsafe.Pointer(&c.words[word])
+			var r *T
+			m := metaOf(p, unsafe.Sizeof(*r)).Load()
+			word += t.header + keyWords(int(m&length))
+			if m&live != 0 {
+				f((*T)(p))
+			}
+		}
+	}
+}

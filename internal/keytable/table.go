@@ -1,0 +1,241 @@
+package keytable
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+const (
+	segmentBits = 9
+	slots       = 1 << segmentBits
+	maxUsed     = slots * 15 / 16
+	maxDepth    = 32 - segmentBits // more would leave no bits of the tag that two halves of a segment differ in
+)
+
+// segment is a part of the index. A slot is 0, or the tag of a key above the place of its record. Probing is linear.
+type segment [slots]atomic.Uint64
+
+// directory says which segment has the tags that begin with some bits.
+type directory struct {
+	shift    uint32 // 32 less the bits
+	segments []atomic.Pointer[segment]
+}
+
+// usage is what only writers need of a segment.
+type usage struct {
+	used  int
+	depth uint32 // how many bits all its tags have in common
+}
+
+// Table maps keys to records of type T. T must be a struct without pointers of a size that is a multiple of 8 bytes, whose first field is an
+// atomic.Uint64 or the like. Make it with New; safe for any number of goroutines; must not be copied.
+type Table[T any] struct {
+	seed maphash.Seed
+	dir  atomic.Pointer[directory] // nil: nothing was ever added
+	n    atomic.Int64
+	arena
+
+	mu     sync.Mutex // of every change
+	usages []*usage   // as directory.segments
+
+	marks, walked place // where Marked and Walk go on
+}
+
+// New makes an empty table. It takes next to no memory until the first Add.
+func New[T any]() *Table[T] {
+	var t T
+	if unsafe.Sizeof(t) == 0 || unsafe.Sizeof(t)%8 != 0 || unsafe.Alignof(t) != 8 {
+		panic("keytable: the size of a record must be a multiple of 8 bytes, aligned to 8")
+	}
+	return &Table[T]{seed: maphash.MakeSeed(), arena: arena{header: int(unsafe.Sizeof(t)/8) + 1, free: map[int][]uint32{}}}
+}
+
+// Len is the number of keys.
+func (t *Table[T]) Len() int { return int(t.n.Load()) }
+
+// Find returns the record of a key, and its first word as it was before the key was compared; nil if the key is not there, or is just
+// being moved.
+func (t *Table[T]) Find(key string) (r *T, first uint64) {
+	d := t.dir.Load()
+	if d == nil {
+		return nil, 0
+	}
+	tag := uint32(maphash.String(t.seed, key) >> 32)
+	seg := d.segments[tag>>d.shift].Load()
+	for pos := tag; pos < tag+slots; pos++ {
+		w := seg[pos%slots].Load()
+		if w == 0 {
+			break
+		}
+		if uint32(w>>32) != tag {
+			continue
+		}
+		p := t.at(uint32(w))
+		first = atomic.LoadUint64((*uint64)(p))
+		if hasKey(unsafe.Add(p, unsafe.Sizeof(*r)), key) {
+			return (*T)(p), first
+		}
+	}
+	return nil, 0
+}
+
+// Add returns the record of a key. If there is none it makes one: init sets it up before anybody else can see it, and added is true. What it finds in it
+// is what Free left, or zero. r is nil if the table cannot take more keys: beyond 32 GiB, or a key of 2 GiB.
+func (t *Table[T]) Add(key string, init func(r *T)) (r *T, added bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.dir.Load() == nil {
+		d := &directory{shift: 32, segments: make([]atomic.Pointer[segment], 1)}
+		d.segments[0].Store(new(segment))
+		t.usages = []*usage{{}}
+		t.dir.Store(d)
+	}
+	if r, _ = t.Find(key); r != nil { // nothing moves while the lock is held
+		return r, false
+	}
+	ref := t.alloc(key)
+	if ref == 0 {
+		return nil, false
+	}
+	p := t.at(ref)
+	setKey(unsafe.Add(p, unsafe.Sizeof(*r)), ref, key)
+	r = (*T)(p)
+	init(r)
+	tag := uint32(maphash.String(t.seed, key) >> 32)
+	if !t.room(tag) {
+		t.release(ref)
+		return nil, false
+	}
+	t.put(tag, ref)
+	t.n.Add(1)
+	return r, true
+}
+
+// Delete takes a record out of the table; its key is not found any more. Free makes room of it. A record must be deleted once.
+func (t *Table[T]) Delete(r *T) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := metaOf(unsafe.Pointer(r), unsafe.Sizeof(*r))
+	var buf [128]byte
+	tag := uint32(maphash.Bytes(t.seed, appendKey(buf[:0], unsafe.Pointer(m))) >> 32)
+	w := m.Load()
+	m.Store(w &^ live)
+	t.cut(tag, uint32(w>>32))
+	t.n.Add(-1)
+}
+
+// Free gives a deleted record's memory to the next key of about the same length.
+func (t *Table[T]) Free(r *T) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.release(uint32(metaOf(unsafe.Pointer(r), unsafe.Sizeof(*r)).Load() >> 32))
+}
+
+// Key is the key of a record. It allocates.
+func (t *Table[T]) Key(r *T) string { return string(t.AppendKey(nil, r)) }
+
+// AppendKey appends the key of a record to b.
+func (t *Table[T]) AppendKey(b []byte, r *T) []byte {
+	return appendKey(b, unsafe.Pointer(metaOf(unsafe.Pointer(r), unsafe.Sizeof(*r))))
+}
+
+// room sees to it that the segment of a tag can take one more.
+func (t *Table[T]) room(tag uint32) bool {
+	for {
+		d := t.dir.Load()
+		i := tag >> d.shift
+		u := t.usages[i]
+		if u.used < maxUsed {
+			return true
+		}
+		if u.depth == maxDepth {
+			return false
+		}
+		if u.depth == 32-d.shift {
+			t.double(d)
+			continue
+		}
+		t.split(d, i, u)
+	}
+}
+
+// double makes the directory twice as long.
+func (t *Table[T]) double(d *directory) {
+	n := len(d.segments)
+	bigger := &directory{shift: d.shift - 1, segments: make([]atomic.Pointer[segment], 2*n)}
+	usages := make([]*usage, 2*n)
+	for i := range d.segments {
+		s := d.segments[i].Load()
+		bigger.segments[2*i].Store(s)
+		bigger.segments[2*i+1].Store(s)
+		usages[2*i], usages[2*i+1] = t.usages[i], t.usages[i]
+	}
+	t.usages = usages
+	t.dir.Store(bigger)
+}
+
+// split divides a segment by the next bit of its tags. Readers may go on in the old one: what is added from now on they miss there.
+func (t *Table[T]) split(d *directory, i uint32, u *usage) {
+	old := d.segments[i].Load()
+	bit := uint32(1) << (31 - u.depth)
+	var halves [2]*segment
+	us := [2]*usage{{depth: u.depth + 1}, {depth: u.depth + 1}}
+	for h := range halves {
+		halves[h] = new(segment)
+	}
+	for j := range old {
+		if w := old[j].Load(); w != 0 {
+			h := 0
+			if uint32(w>>32)&bit != 0 {
+				h = 1
+			}
+			halves[h].put(w)
+			us[h].used++
+		}
+	}
+	span := uint32(len(d.segments)) >> u.depth // entries of the directory that lead to the old segment
+	first := i / span * span
+	for j := range span {
+		h := j * 2 / span
+		d.segments[first+j].Store(halves[h])
+		t.usages[first+j] = us[h]
+	}
+}
+
+func (s *segment) put(w uint64) {
+	pos := uint32(w >> 32)
+	for s[pos%slots].Load() != 0 {
+		pos++
+	}
+	s[pos%slots].Store(w)
+}
+
+func (t *Table[T]) put(tag, ref uint32) {
+	d := t.dir.Load()
+	d.segments[tag>>d.shift].Load().put(uint64(tag)<<32 | uint64(ref))
+	t.usages[tag>>d.shift].used++
+}
+
+// cut removes an entry, and moves back those behind it that would not be found any more.
+func (t *Table[T]) cut(tag, ref uint32) {
+	d := t.dir.Load()
+	s := d.segments[tag>>d.shift].Load()
+	pos := tag % slots
+	for uint32(s[pos].Load()) != ref {
+		pos = (pos + 1) % slots
+	}
+	for next := (pos + 1) % slots; ; next = (next + 1) % slots {
+		w := s[next].Load()
+		if w == 0 {
+			break
+		}
+		if home := uint32(w>>32) % slots; (next-home)%slots >= (next-pos)%slots {
+			s[pos].Store(w)
+			pos = next
+		}
+	}
+	s[pos].Store(0)
+	t.usages[tag>>d.shift].used--
+}
