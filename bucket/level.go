@@ -51,7 +51,7 @@ func (p *Params) level(missing uint64) Level {
 // missing is the inverse of level, rounded up.
 func (p *Params) missing(l Level) uint64 {
 	var part uint64
-	if l.Unit > 0 && l.Part < l.Unit {
+	if l.Part > 0 && l.Part < l.Unit {
 		part, _ = scale(l.Part, p.unit, l.Unit)
 	}
 	if l.Whole >= 0 {
