@@ -58,9 +58,12 @@ func (l *Limiter) Limit() Limit {
 // Take decides a request of the given cost in tokens for a key. Cost 0 is a look. It never blocks longer than
 // Config.AskTimeout, nor beyond the end of ctx. Under a limit with a Parent it is the same take on both. Bad input is told in Decision.Err: ErrKeyEmpty, ErrKeyTooLong,
 // ErrNegativeCost; so are ErrClosed, ErrOverflow, ErrParent and the context's error.
-func (l *Limiter) Take(ctx context.Context, key string, cost int64) Decision {
+func (l *Limiter) Take(ctx context.Context, key string, cost int64) (d Decision) {
 	if err := checkKey(key); err != nil {
 		return l.bad(err)
+	}
+	if l.l.OnCredit(&d, key, cost) {
+		return d
 	}
 	if l.l.Parent() != nil {
 		return l.l.BeginUnder(key, cost).Finish(ctx).Decisions[0]

@@ -8,26 +8,24 @@ import (
 
 // account is the lender's side of one key.
 //
-// credit is G - C - R - held, the one word that a local decision touches: a take lowers it by one
-// compare-and-swap, so C needs no counter of its own. It is raised only under the engine's
-// lock. Below zero it is what was spent beyond credit: owed to the owner. Every account with
-// credit is on the engine's active list, so a take need not tell the tick about itself.
+// What a local decision touches is in the purse. Every account with credit is on the engine's active list.
 type account struct {
-	credit  atomic.Int64
-	balance atomic.Int64            // whole tokens in the pool when the owner last answered
-	asOf    atomic.Int64            // own clock of that answer, 0: never
-	reset   atomic.Int64            // ns from then until the key is as new, where the rule is not one token bucket
+	*purse  // credit and what describes it
+	hot     atomic.Pointer[hotCredit]
+	reset   atomic.Int64            // ns from the owner's last answer until the key is as new, where the rule is not one token bucket
 	refusal atomic.Pointer[refusal] // a denial that stands
 	denied  atomic.Int64            // tokens refused locally since the last report
 	as      atomic.Pointer[Limit]   // limit below, for who does not hold the lock
 
 	// Everything below is under the engine's lock.
-	limit *Limit // or the plan of it that holds for the key
-	key   string
-	hash  uint64
-	part  int
-	index int  // in Engine.accounts
-	live  bool // on the active list
+	limit  *Limit // or the plan of it that holds for the key
+	key    string
+	hash   uint64
+	part   int
+	number uint32 // in Engine.accounts
+	live   bool   // on the active list
+	expect int64  // what left would be if nobody had spent without the lock
+	spent  int64  // so far without it
 
 	owner    *peer
 	ownerInc uint64
@@ -103,25 +101,64 @@ func (a *account) mustWait(cost, now int64) int64 {
 	if d == nil {
 		return 0
 	}
-	return d.wait(cost-a.credit.Load(), now)
+	return d.wait(cost-a.left(), now)
 }
 
-// spend takes cost tokens of credit, if there are as many. It takes no lock and reads no clock.
+// left is the credit that is left, below zero what is owed.
+func (a *account) left() int64 {
+	if h := a.hot.Load(); h != nil {
+		return h.load()
+	}
+	return a.credit.load()
+}
+
+// gain adds to the credit, under the engine's lock.
+func (a *account) gain(n int64) {
+	a.expect += n
+	if h := a.hot.Load(); h != nil {
+		h.add(n)
+	} else {
+		a.credit.add(n)
+	}
+}
+
+// spend takes cost tokens of credit, if there are as many, under the engine's lock.
 func (a *account) spend(cost int64) (left int64, ok bool) {
-	for {
-		c := a.credit.Load()
-		if c < cost {
-			return c, false
-		}
-		if a.credit.CompareAndSwap(c, c-cost) {
-			return c - cost, true
-		}
+	if h := a.hot.Load(); h != nil {
+		left, ok = h.spend(0, cost)
+	} else {
+		left, ok = a.credit.take(cost)
+	}
+	if ok {
+		a.expect -= cost
+	}
+	return left, ok
+}
+
+// spendFree is spend without the lock: settleSpent finds it.
+func (a *account) spendFree(l *Limit, cost int64) (left int64, ok bool) {
+	left, first, _, ok := a.credit.spend(a.credit.word.Load(), cost)
+	if first {
+		l.keys.Mark(a.purse)
+	}
+	if ok && cost != 1 {
+		l.several(cost)
+	}
+	return left, ok
+}
+
+// settleSpent counts what was spent without the lock as decisions of the limit.
+func (a *account) settleSpent() {
+	if n := a.expect - a.left(); n != 0 {
+		a.expect -= n
+		a.spent += n
+		a.limit.root.spent += n
 	}
 }
 
 // counters reads C, R and U as of now.
 func (a *account) counters() counters {
-	return counters{c: a.g - a.r - a.credit.Load() - a.held, r: a.r, u: a.u}
+	return counters{c: a.g - a.r - a.left() - a.held, r: a.r, u: a.u}
 }
 
 // missing is the most that a refund under l can give: the burst, of the largest plan that the key may have, and a debt on top of it as far as
@@ -132,20 +169,18 @@ func (a *account) missing(l *Limit) int64 {
 	if a.planned != nil {
 		burst = max(burst, a.planned.spec.most())
 	}
-	return burst + int64(debt) - min(0, a.credit.Load())
+	return burst + int64(debt) - min(0, a.left())
 }
 
 // drain takes away the credit that is left, and returns how much that was.
-func (a *account) drain() int64 {
-	for {
-		c := a.credit.Load()
-		if c <= 0 {
-			return 0
-		}
-		if a.credit.CompareAndSwap(c, 0) {
-			return c
-		}
+func (a *account) drain() (n int64) {
+	if h := a.hot.Load(); h != nil {
+		n = h.drain()
+	} else {
+		n = a.credit.drain(0)
 	}
+	a.expect -= n
+	return n
 }
 
 // renew burns what credit is left and begins the next generation. What was spent beyond credit and
@@ -161,14 +196,14 @@ func (e *Engine) renew(a *account) {
 	e.gen++
 	delete(e.byGen, a.gen)
 	u := a.u - max(a.sent.u, a.ack.u)
-	owed := -min(0, a.credit.Load())
+	owed := -min(0, a.left())
 	a.limit.top.used.Note(a.key, a.g-a.r-left+owed-a.usedC) // the tick has not seen it yet
 	if a.limit.spec.permits() {
 		owed, u = a.renewHeld(left), 0
 		a.asked = max(1, e.lastTick) // the owner is told also when nothing is held: it may count credit that never arrived
 	}
 	a.gen, a.g, a.r, a.u = e.gen, 0, 0, u
-	a.credit.Store(-owed) // under the lock: a spend needs credit, and there is none
+	a.gain(-owed - a.left()) // a spend needs credit, and there is none
 	a.ack, a.sent, a.sentAt, a.until = counters{}, counters{}, 0, 0
 	a.usedC, a.usedAt = owed, e.lastTick // what is owed has been counted as used
 	e.byGen[a.gen] = a
@@ -237,7 +272,7 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 		if now+e.tick > re+e.ttl { // so late that its lease is nearly over: no tick may come in time to void it
 			a.r += d
 		} else {
-			a.credit.Add(d)
+			a.gain(d)
 		}
 		e.activate(a)
 	}
@@ -249,7 +284,7 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 			a.asked = 0
 		}
 	}
-	if now < a.asOf.Load() {
+	if now < a.moment.Load() {
 		return
 	}
 	a.known, a.outAll, a.heard = g.bal, g.out, true
@@ -261,7 +296,7 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 		a.waits = g.waits
 		a.reset.Store(g.waits.reset)
 	}
-	a.asOf.Store(now)
+	a.moment.Store(now)
 }
 
 // refuse remembers a denial.

@@ -171,7 +171,7 @@ func (a *account) departs(g *grant) time.Duration {
 	if g.flags&grantWaits == 0 || g.waits.delay == 0 || g.rate == 0 {
 		return 0
 	}
-	return max(0, time.Duration(float64(g.waits.delay)-float64(max(0, a.credit.Load()))*1e9/g.rate))
+	return max(0, time.Duration(float64(g.waits.delay)-float64(max(0, a.left()))*1e9/g.rate))
 }
 
 // tellSpent reports at once what was just spent, where the pool may be full but for what is out before the next tick does:

@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/jatah-io/jatah/bucket"
@@ -16,6 +17,9 @@ func (e *Engine) begin(now int64, l *Limit, key string, cost int64) (Decision, *
 	}
 	if cost == 0 || cost > l.spec.Burst {
 		return e.look(l, key, cost, now)
+	}
+	if d, ok := e.takeSolo(l, key, cost, now); ok {
+		return d, nil
 	}
 	a, err := e.account(l, key)
 	if err == nil && a.limit != l {
@@ -50,23 +54,26 @@ func (e *Engine) begin(now int64, l *Limit, key string, cost int64) (Decision, *
 
 // look answers a request that takes nothing: of cost 0, or above the burst. It stores nothing that was not there.
 func (e *Engine) look(l *Limit, key string, cost, now int64) (Decision, *waiter) {
+	if d, ok := e.lookSolo(l, key, cost, now); ok {
+		return d, nil
+	}
 	if cost > l.spec.Burst {
-		if a, ok := l.accounts.Load(key); ok && a.heard {
+		if a := e.accountOf(l, key); a != nil && a.heard {
 			d := a.decision(false, SourceLocal, now)
 			d.RetryAfter = bucket.Never
 			return d, nil
 		}
 		return Decision{Mode: l.spec.Mode, Remaining: l.spec.Burst, RetryAfter: bucket.Never}, nil
 	}
-	if a, ok := l.accounts.Load(key); ok && a.heard {
+	if a := e.accountOf(l, key); a != nil && a.heard {
 		d := a.decision(true, SourceLocal, now)
 		if l.alg != nil {
-			if left := a.waits.next - (now - a.asOf.Load()); a.known+float64(a.outAll) < 0 && left > 0 {
+			if left := a.waits.next - (now - a.moment.Load()); a.known+float64(a.outAll) < 0 && left > 0 {
 				d.OK, d.RetryAfter = false, wait(left)
 			}
 			return d, nil
 		}
-		d.inDebt(l, a.known+float64(a.outAll)+float64(now-a.asOf.Load())*l.growth()+float64(min(0, a.credit.Load())))
+		d.inDebt(l, a.known+float64(a.outAll)+float64(now-a.moment.Load())*l.growth()+float64(min(0, a.left())))
 		return d, nil
 	}
 	hash := e.hash(l, key)
@@ -107,7 +114,7 @@ func (e *Engine) sync(now int64, l *Limit, key string, refund, charge int64) (*a
 	e.bind(a)
 	a.u = saturatingAdd(a.u, min(refund, a.missing(l)))
 	if charge > 0 { // no debt is deeper than a message can say
-		a.credit.Add(-min(charge, max(0, a.credit.Load()+4*maxBurst)))
+		a.gain(-min(charge, max(0, a.left()+4*maxBurst)))
 	}
 	if refund > 0 || charge > 0 {
 		e.activate(a)
@@ -126,10 +133,10 @@ func (e *Engine) overshoot(a *account, cost, now int64) bool {
 	if budget == 0 || a.heard && a.known <= budget || e.weight(now) == 0 {
 		return false
 	}
-	if allowance := int64(budget / float64(e.k)); a.credit.Load()-cost < -allowance {
+	if allowance := int64(budget / float64(e.k)); a.left()-cost < -allowance {
 		return false
 	}
-	a.credit.Add(-cost)
+	a.gain(-cost)
 	e.activate(a)
 	if a.ask == nil && a.owner != e.self {
 		r := a.report(now)
@@ -141,28 +148,53 @@ func (e *Engine) overshoot(a *account, cost, now int64) bool {
 
 // account finds or makes the account of a key.
 func (e *Engine) account(l *Limit, key string) (*account, error) {
-	if a, ok := l.accounts.Load(key); ok {
+	p, _ := l.keys.Find(key)
+	if a := e.accountIn(p, key); a != nil {
 		return a, nil
 	}
-	if len(e.accounts) >= e.cfg.MaxKeys {
-		e.sweepAccounts(e.now(), 64)
-		if len(e.accounts) >= e.cfg.MaxKeys {
-			e.stats.overflows.Add(1)
-			return nil, ErrOverflow
-		}
+	now := e.now()
+	if p != nil {
+		e.unfold(l, p, now) // others are to know of the key
+	}
+	if !e.roomForKey(l, now) {
+		return nil, ErrOverflow
 	}
 	hash := e.hash(l, key)
-	a := &account{limit: l, key: key, hash: hash, part: e.partOf(hash), index: len(e.accounts)}
+	a := &account{limit: l, key: strings.Clone(key), hash: hash, part: e.partOf(hash)}
 	a.as.Store(l)
-	e.accounts = append(e.accounts, a)
+	p, _ = l.keys.Add(key, func(p *purse) {
+		a.purse = p
+		e.accounts.add(a)
+		p.credit.reuse(0)
+		p.balance.Store(0)
+		p.state.Store(uint64(a.number))
+		p.moment.Store(0)
+	})
+	if p == nil {
+		e.stats.overflows.Add(1)
+		return nil, ErrOverflow
+	}
 	e.gen++
 	a.gen = e.gen
 	e.byGen[a.gen] = a
 	if a.owner = e.ownerOf(a.part); a.owner != nil {
 		a.ownerInc = a.owner.inc
 	}
-	l.accounts.Store(key, a)
 	return a, nil
+}
+
+// roomForKey says whether there is room for one more key, having made some if there was none.
+func (e *Engine) roomForKey(l *Limit, now int64) bool {
+	if e.accounts.n+e.nsolo < e.cfg.MaxKeys {
+		return true
+	}
+	e.sweepAccounts(now, 64)
+	e.makeRoom(l, now, 64)
+	if e.accounts.n+e.nsolo < e.cfg.MaxKeys {
+		return true
+	}
+	e.stats.overflows.Add(1)
+	return false
 }
 
 // handle is the owner's side of a report or an ask: nil if this node does not own the key.
@@ -178,7 +210,7 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 		return nil
 	}
 	e.settleShares(p, now)
-	if m.g == 0 && m.c == 0 && m.u == 0 && m.want == 0 && m.was.number == 0 && p.ledgers[ledgerKey{l.root, m.key}] == nil {
+	if m.g == 0 && m.c == 0 && m.u == 0 && m.want == 0 && m.was.number == 0 && e.stored(p, l, m.key, now) == nil {
 		x := e.peekLedger(p, l, m.key, hash, now) // a look stores nothing
 		g := e.grantOf(p, x, &entry{gen: m.gen}, 0, now)
 		return &g
@@ -302,8 +334,7 @@ func (e *Engine) hash(l *Limit, key string) uint64 { return e.ringHash(l.def.Loa
 
 // ledger finds or makes the ledger of a key; nil: there is no room for a new one.
 func (e *Engine) ledger(p *partition, l *Limit, key string, hash uint64, now int64) *ledger {
-	k := ledgerKey{l.root, key}
-	if x := p.ledgers[k]; x != nil {
+	if x := e.stored(p, l, key, now); x != nil {
 		return x
 	}
 	if e.nledgers >= e.cfg.MaxKeys {
@@ -313,14 +344,25 @@ func (e *Engine) ledger(p *partition, l *Limit, key string, hash uint64, now int
 		}
 	}
 	x := e.peekLedger(p, l, key, hash, now)
-	p.ledgers[k] = x
+	p.ledgers[ledgerKey{l.root, key}] = x
 	e.nledgers++
 	return x
 }
 
+// stored is the ledger of a key, nil if it has none. A solo key gets one: somebody else has come.
+func (e *Engine) stored(p *partition, l *Limit, key string, now int64) *ledger {
+	k := ledgerKey{l.root, key}
+	if e.nsolo > 0 {
+		if q, _ := l.keys.Find(key); q != nil && q.credit.has(creditSolo) {
+			e.unfold(l, q, now)
+		}
+	}
+	return p.ledgers[k]
+}
+
 // peekLedger is the key's ledger at now, or what it would start from; it is not stored.
 func (e *Engine) peekLedger(p *partition, l *Limit, key string, hash uint64, now int64) *ledger {
-	if x := p.ledgers[ledgerKey{l.root, key}]; x != nil {
+	if x := e.stored(p, l, key, now); x != nil {
 		p.refill(x, now)
 		return x
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,18 +87,20 @@ type Engine struct {
 	ttl       int64
 	log       *slog.Logger
 
-	clock    func() int64 // own monotonic clock
-	spawn    func(func()) // runs what may block
-	limits   *xsync.Map[string, *Limit]
-	stats    counts
-	closed   atomic.Bool
-	bareMu   sync.Mutex    // take-alls on bare buckets, one at a time
-	permits  permitTable   // has a lock of its own
-	forwards forwards      // as well
-	splitK   atomic.Int64  // K that shares of split mode are made for
-	kick     chan struct{} // wakes the loop that resends asks
-	done     chan struct{}
-	loops    sync.WaitGroup
+	clock      func() int64 // own monotonic clock
+	spawn      func(func()) // runs what may block
+	limits     *xsync.Map[string, *Limit]
+	stats      counts
+	closed     atomic.Bool
+	bareMu     sync.Mutex  // take-alls on bare buckets, one at a time
+	permits    permitTable // has a lock of its own
+	forwards   forwards    // as well
+	parallel   int         // goroutines that run at once
+	processors processors
+	splitK     atomic.Int64  // K that shares of split mode are made for
+	kick       chan struct{} // wakes the loop that resends asks
+	done       chan struct{}
+	loops      sync.WaitGroup
 
 	mu          sync.Mutex
 	inc         uint64 // this life's incarnation
@@ -125,10 +128,14 @@ type Engine struct {
 
 	gen          uint64
 	byGen        map[uint64]*account
-	accounts     []*account
+	accounts     accountTable
+	hot          []*account         // whose credit is divided
+	solo         bool               // nobody else is there: see solo.go
+	nsolo        int                // keys that are solo
+	unfolded     map[ledgerKey]bool // while a snapshot is made: solo keys that became ledgers
+	gone         [3][]gonePurse     // dropped in this tick, and in the two before
 	active       []*account
 	asks         []*account // with an ask in flight
-	cursor       int        // of the sweep of accounts
 	pcursor      int        // of the sweep of ledgers
 	nledgers     int
 	telling      []*tell
@@ -172,7 +179,7 @@ func New(cfg Config) *Engine {
 		limits: xsync.NewMap[string, *Limit](),
 		kick:   make(chan struct{}, 1), done: make(chan struct{}),
 		byName: map[string]*peer{}, byGen: map[uint64]*account{}, standby: map[int]*standby{},
-		w: newWriter(),
+		w: newWriter(), parallel: runtime.GOMAXPROCS(0),
 	}
 	e.anchor.Store(e.epoch.UnixNano() - 1)
 	e.wallClock = func() int64 { return time.Now().UnixNano() }
@@ -255,6 +262,7 @@ func (e *Engine) Tick(now int64, late time.Duration) {
 	e.mu.Lock()
 	e.doTick(now, int64(late))
 	e.unlock()
+	e.tickKeys(now)
 	e.stats.tick.Store(int64(time.Since(start)))
 }
 
@@ -319,8 +327,12 @@ func (e *Engine) Close() {
 	}
 	e.asks = nil
 	e.permits.removeAll(nil)
+	e.limits.Range(func(_ string, l *Limit) bool {
+		l.setQuick() // a take on credit does not look whether the engine is closed
+		return true
+	})
 	for _, a := range e.active {
-		a.r += a.drain() // a take on credit does not look whether the engine is closed
+		a.r += a.drain()
 	}
 	e.mu.Unlock()
 	close(e.done)

@@ -63,7 +63,7 @@ func (e *Engine) fall(a *account, cost, now int64) Decision {
 			if a.heard {
 				f.ahead = math.Floor(max(0, a.known) / float64(k))
 			}
-			f.ahead = max(0, f.ahead+float64(min(0, a.credit.Load()))) // less what is owed already
+			f.ahead = max(0, f.ahead+float64(min(0, a.left()))) // less what is owed already
 		}
 	}
 	if f.m != nil {
@@ -82,7 +82,7 @@ func (e *Engine) fall(a *account, cost, now int64) Decision {
 		d.OK = true
 	case f.ahead >= c:
 		f.ahead -= c
-		a.credit.Add(-cost)
+		a.gain(-cost)
 		e.activate(a)
 		d.OK, d.Source = true, SourceAhead
 	}
@@ -133,7 +133,7 @@ func (e *Engine) fallOnMeter(a *account, f *fallback, d *Decision, cost, now int
 		}
 	case f.ahead >= c:
 		f.ahead -= c
-		a.credit.Add(-cost)
+		a.gain(-cost)
 		e.activate(a)
 		d.OK, d.Source = true, SourceAhead
 	}

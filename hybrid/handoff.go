@@ -145,6 +145,7 @@ func (e *Engine) dropPending(owner *peer, owns bits) {
 
 // applyHandOff adds a former owner's balances: a debt always, what is left only where nothing was granted since.
 func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
+	e.dissolve(nil, now)
 	if p.applied[h.inc] >= h.epoch {
 		return
 	}

@@ -386,7 +386,7 @@ func TestGrantToAnEarlierLifeIsVoid(t *testing.T) {
 	w := quiet(t, 3, 0, slow(90))
 	n, o := w.others("k")[0], w.owner("k")
 	n.ask("k", 1)
-	a, _ := n.limit.accounts.Load("k")
+	a, _ := n.limit.lookup("k")
 	held := n.credit("k")
 	for _, to := range []uint64{n.e.inc + 1000, n.e.inc} {
 		m := &message{stamp: stamp{o.e.inc, o.e.ownEpoch, o.clock()}, echo: stamp{to, 1, 1}, re: n.clock(), grants: []grant{{gen: a.gen, g: a.g + 48}}}

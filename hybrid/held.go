@@ -21,12 +21,12 @@ func (a *account) holds() int64 { return a.counters().c - a.u }
 
 // carriesPermits says that the owner must know something of the account: permits that are held, or credit for them.
 func (a *account) carriesPermits() bool {
-	return a.limit.spec.permits() && !a.limit.gone.Load() && (a.credit.Load() != 0 || a.holds() > 0)
+	return a.limit.spec.permits() && !a.limit.gone.Load() && (a.left() != 0 || a.holds() > 0)
 }
 
 // unconfirmed says that the owner may not know yet, in the epoch in which this node would lend to it, what the account holds.
 func (a *account) unconfirmed() bool {
-	return a.carriesPermits() && (a.credit.Load() < 0 || a.owner != nil && a.confirmed < a.owner.stamp.epoch)
+	return a.carriesPermits() && (a.left() < 0 || a.owner != nil && a.confirmed < a.owner.stamp.epoch)
 }
 
 // unconfirmedParts are the partitions that must not be lent yet: their owner would take what is held here for free.
@@ -45,7 +45,7 @@ func (e *Engine) unconfirmedParts() bits {
 
 // renewHeld is renew for permits: credit is given up, what is held goes along.
 func (a *account) renewHeld(left int64) (held int64) {
-	held = max(0, a.g-a.r-left-min(0, a.credit.Load())-a.u)
+	held = max(0, a.g-a.r-left-min(0, a.left())-a.u)
 	a.was, a.u = generation{}, 0
 	a.confirmed = 0
 	return held
@@ -185,7 +185,7 @@ func (e *Engine) fallOnPermits(a *account, d *Decision, cost, now int64) {
 		d.Remaining = max(0, free)
 	}
 	if d.OK {
-		a.credit.Add(-cost)
+		a.gain(-cost)
 		e.activate(a)
 		d.RetryAfter = 0
 	}

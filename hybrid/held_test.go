@@ -112,13 +112,14 @@ func (j *jobs) known(what string) {
 			if o == n || !o.alive || !n.alive || o.paused || n.paused || !o.view[n.id] {
 				continue
 			}
-			n.limit.accounts.Range(func(key string, a *account) bool {
+			n.e.eachAccount(n.limit, func(a *account) {
+				key := a.key
 				p := o.e.parts[a.part]
 				if !p.owned || a.owner == nil || a.owner.name != o.name || a.ownerInc != o.e.inc || !o.e.knowsHeld(p) {
-					return true
+					return
 				}
 				if s := p.shareOf(n.name); s.inc != n.e.inc || !p.usable(s, o.clock()) {
-					return true
+					return
 				}
 				var told int64
 				if x := p.ledgers[ledgerKey{o.limit, key}]; x != nil {
@@ -126,10 +127,9 @@ func (j *jobs) known(what string) {
 						told = y.g - y.r - y.u
 					}
 				}
-				if holds := a.holds() + max(0, a.credit.Load()); holds > told {
+				if holds := a.holds() + max(0, a.left()); holds > told {
 					j.w.t.Errorf("%s: at %.3f s %s holds %d of %s, and its owner %s knows of %d", what, float64(j.w.now)/float64(sec), n.name, holds, key, o.name, told)
 				}
-				return true
 			})
 		}
 	}

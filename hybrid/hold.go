@@ -20,7 +20,7 @@ func (a *account) setAside(h *hold, cost int64, kind Source) {
 // release makes all that is held credit again, when the credit is about to be void: the holds are void with it, and a
 // hand-off may bring the tokens along as it does with other credit.
 func (a *account) release() {
-	a.credit.Add(a.held)
+	a.gain(a.held)
 	a.held, a.recalled = 0, false
 }
 
@@ -101,7 +101,7 @@ func (e *Engine) cancel(h *hold, d *Decision, now int64) {
 	}
 	wanted := a.recalled
 	a.drop(h.cost)
-	a.credit.Add(h.cost)
+	a.gain(h.cost)
 	if h.kind == SourceAhead {
 		e.unfall(a, h, d, now)
 		return

@@ -11,31 +11,38 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/jatah-io/jatah/bucket"
+	"github.com/jatah-io/jatah/internal/keytable"
 )
 
 // Limit is a handle on one limit of an engine. Get it from Engine.Define; safe for any number of
 // goroutines; must not be copied.
 type Limit struct {
-	e        *Engine
-	root     *Limit                     // of a plan: the limit it belongs to; else itself
-	plan     string                     // "": the limit itself
-	plans    *atomic.Pointer[planTable] // nil: neither plans nor overrides
-	whole    atomic.Pointer[splitShare] // where this node is alone and there are plans
-	spec     Spec                       // changed only with all of Engine.mu; read through def on the way without it
-	perNs    float64
-	def      atomic.Pointer[Spec]
-	accounts *xsync.Map[string, *account]
-	buckets  *bucket.Table                      // alone and split: the bare bucket
-	alg      *bucket.Algorithm                  // nil: a token bucket; changed only with all of Engine.mu
-	meters   *atomic.Pointer[bucket.MeterTable] // alone and split, where it is another rule
-	split    atomic.Pointer[splitShare]
-	counts   [2][Sources]*xsync.Counter // decisions: denied, allowed
-	dryRun   *xsync.Counter
-	top      *top // shared with the plans
-	gone     *atomic.Bool
-	parent   *atomic.Pointer[Limit]
-	warned   atomic.Bool // that an owner does not know the limit
-	crowded  atomic.Bool // it was said that a log is too small
+	e          *Engine
+	root       *Limit                     // of a plan: the limit it belongs to; else itself
+	plan       string                     // "": the limit itself
+	plans      *atomic.Pointer[planTable] // nil: neither plans nor overrides
+	whole      atomic.Pointer[splitShare] // where this node is alone and there are plans
+	spec       Spec                       // changed only with all of Engine.mu; read through def on the way without it
+	perNs      float64
+	params     *bucket.Params // of one token bucket
+	def        atomic.Pointer[Spec]
+	keys       *keytable.Table[purse] // of all keys that this node has credit or an account of, or that are solo
+	quick      atomic.Pointer[quick]
+	buckets    *bucket.Table                      // alone and split: the bare bucket
+	alg        *bucket.Algorithm                  // nil: a token bucket; changed only with all of Engine.mu
+	meters     *atomic.Pointer[bucket.MeterTable] // alone and split, where it is another rule
+	split      atomic.Pointer[splitShare]
+	counts     [2][Sources]*xsync.Counter // decisions: denied, allowed; without those on credit
+	spent      int64                      // tokens spent on credit without the lock: decisions, but for bulk. Under Engine.mu; of the root
+	bulk       *xsync.Counter             // decisions on credit whose cost was not 1
+	bulkTokens *xsync.Counter             // and what they cost
+	onCredit   uint64                     // decisions on credit that were reported last, under Engine.mu
+	dryRun     *xsync.Counter
+	top        *top // shared with the plans
+	gone       *atomic.Bool
+	parent     *atomic.Pointer[Limit]
+	warned     atomic.Bool // that an owner does not know the limit
+	crowded    atomic.Bool // it was said that a log is too small
 }
 
 // Validate says what is wrong with a definition.
@@ -106,7 +113,7 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 	now := e.now()
 	l, ok := e.limits.Load(s.Name)
 	if !ok {
-		l = &Limit{e: e, accounts: xsync.NewMap[string, *account](), buckets: bucket.NewTable(own.params, e.cfg.MaxKeys), dryRun: xsync.NewCounter(),
+		l = &Limit{e: e, keys: keytable.New[purse](), bulk: xsync.NewCounter(), bulkTokens: xsync.NewCounter(), buckets: bucket.NewTable(own.params, e.cfg.MaxKeys), dryRun: xsync.NewCounter(),
 			meters: &atomic.Pointer[bucket.MeterTable]{}, plans: &atomic.Pointer[planTable]{}, gone: &atomic.Bool{}, parent: &atomic.Pointer[Limit]{}, top: newTop(now)}
 		l.root = l
 		for i := range l.counts {
@@ -121,6 +128,7 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 		l.newTable(own.params, now)
 		l.publish(all)
 		l.parent.Store(parent)
+		l.setQuick()
 		e.defined(l, now)
 		e.limits.Store(s.Name, l)
 		if s.permits() {
@@ -132,16 +140,17 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 		return nil, err
 	}
 	l.parent.Store(parent)
-	if reflect.DeepEqual(l.spec, own.spec) {
-		return l, nil
+	if !reflect.DeepEqual(l.spec, own.spec) {
+		e.redefine(l, own, plans, now)
 	}
-	e.redefine(l, own, plans, now)
+	l.setQuick()
 	return l, nil
 }
 
 // redefine changes a limit: tokens that are there stay, down to a lower burst; a raised burst gives none. In windows what was
 // used stays used.
 func (e *Engine) redefine(l *Limit, own compiled, plans map[string]compiled, now int64) {
+	e.dissolve(l, now)
 	all, next := l.family(own, plans)
 	each := func(f func(p *partition, x *ledger)) {
 		for _, p := range e.parts {
@@ -178,11 +187,10 @@ func (e *Engine) redefine(l *Limit, own compiled, plans map[string]compiled, now
 		}
 		e.tellOf(p, x, true)
 	})
-	l.accounts.Range(func(_ string, a *account) bool {
+	e.eachAccount(l, func(a *account) {
 		a.refusal.Store(nil)
 		a.waits = waits{}
 		a.redefineFallback()
-		return true
 	})
 }
 
@@ -195,6 +203,8 @@ func (e *Engine) Remove(name string) bool {
 		return false
 	}
 	l.gone.Store(true)
+	l.setQuick()
+	e.dropSolo(l)
 	if l.spec.permits() {
 		e.permitLimits--
 		e.permits.removeAll(l)
@@ -215,10 +225,7 @@ func (e *Engine) Remove(name string) bool {
 			}
 		}
 	}
-	l.accounts.Range(func(_ string, a *account) bool {
-		a.drain()
-		return true
-	})
+	e.eachAccount(l, func(a *account) { a.drain() })
 	return true
 }
 
@@ -230,30 +237,25 @@ func (l *Limit) Spec() Spec { return *l.def.Load() }
 
 // Take decides a request of the given cost, in tokens, for one key. It waits at most the ask timeout for
 // the key's owner, and not at all on credit or on a denial that stands.
-func (l *Limit) Take(ctx context.Context, key string, cost int64) Decision {
-	t := l.plans.Load()
-	if t != nil {
-		l = t.pick(l, key)
+func (l *Limit) Take(ctx context.Context, key string, cost int64) (d Decision) {
+	if l.OnCredit(&d, key, cost) {
+		return d
 	}
-	switch s := l.def.Load(); {
+	l = l.For(key)
+	s := l.def.Load()
+	switch {
 	case s.permits():
 		return s.noTokens()
 	case l.e.alone():
 		if d, ok := l.simple(s, cost); ok {
 			return l.count(s, key, d)
 		}
-		if s.Rule != nil || t != nil {
+		if s.Rule != nil || l.plans.Load() != nil {
 			return l.countBare(s, key, cost, l.takeBucket(s, key, cost))
 		}
 		return l.countBare(s, key, cost, l.fromBucket(s, l.buckets.Take(key, l.e.now(), cost), nil))
-	case s.Mode == Hybrid && cost > 0 && s.Rate.Count != 0:
-		if a, ok := l.accounts.Load(key); ok && (t == nil || a.as.Load() == l) {
-			if left, ok := a.spend(cost); ok {
-				return l.onCredit(s, a, left)
-			}
-		}
 	}
-	d, w := l.Begin(key, cost)
+	d, w := l.start(s, key, cost)
 	if w == nil {
 		return d
 	}
@@ -265,7 +267,10 @@ type Pending = waiter
 
 // Begin starts a request. Either it is decided at once and the Pending is nil, or Finish waits for the answer. So many
 // requests can be started before the first is waited for.
-func (l *Limit) Begin(key string, cost int64) (Decision, *Pending) {
+func (l *Limit) Begin(key string, cost int64) (d Decision, w *Pending) {
+	if l.OnCredit(&d, key, cost) {
+		return d, nil
+	}
 	l = l.For(key)
 	s := l.def.Load()
 	if s.permits() {
@@ -281,13 +286,14 @@ func (s *Spec) noTokens() Decision {
 
 // start is Begin for tokens and permits.
 func (l *Limit) start(s *Spec, key string, cost int64) (Decision, *Pending) {
-	a, _ := l.accounts.Load(key)
+	p, word := l.keys.Find(key)
+	a := l.e.accountIn(p, key)
 	if a != nil && a.as.Load() != l {
 		a = nil // it has another plan yet
 	}
 	if a != nil && cost > 0 && s.Mode == Hybrid && s.Rate.Count != 0 { // rate 0 denies also what credit covers
-		if left, ok := a.spend(cost); ok {
-			return l.onCredit(s, a, left), nil
+		if left, ok := a.spendFree(l, cost); ok {
+			return l.credited(s, a, left), nil
 		}
 	}
 	if d, ok := l.simple(s, cost); ok {
@@ -297,6 +303,11 @@ func (l *Limit) start(s *Spec, key string, cost int64) (Decision, *Pending) {
 		return l.countBare(s, key, cost, l.takeBucket(s, key, cost)), nil
 	}
 	now := l.e.now()
+	if p != nil && word&creditSolo != 0 {
+		if d, ok := l.refuseSolo(s, p, word, cost, now); ok {
+			return l.count(s, key, d), nil
+		}
+	}
 	if a != nil && cost > 0 {
 		if retry := a.mustWait(cost, now); retry > 0 {
 			a.denied.Add(cost)
@@ -359,12 +370,7 @@ func (l *Limit) count(s *Spec, key string, d Decision) Decision {
 	return d
 }
 
-// onCredit counts and describes a request that credit covered.
-func (l *Limit) onCredit(s *Spec, a *account, left int64) Decision {
-	l.counts[1][SourceLocal].Inc()
-	return l.credited(s, a, left)
-}
-
+// credited describes a request that credit covered.
 func (l *Limit) credited(s *Spec, a *account, left int64) Decision {
 	rest := min(max(0, a.balance.Load())+left, s.Burst)
 	reset := time.Duration(0)
@@ -374,7 +380,7 @@ func (l *Limit) credited(s *Spec, a *account, left int64) Decision {
 		reset = s.fill(float64(s.Burst - rest))
 	}
 	return Decision{OK: true, Remaining: rest, ResetAfter: reset, Mode: s.Mode,
-		AsOf: l.e.time(a.asOf.Load()), MaxExcess: int64(s.Overshoot * float64(s.Burst))}
+		AsOf: l.e.time(a.moment.Load()), MaxExcess: int64(s.Overshoot * float64(s.Burst))}
 }
 
 // fill is how long the whole limit takes to gain some tokens.
@@ -393,10 +399,10 @@ func (s *Spec) fill(tokens float64) time.Duration {
 // decision describes the account after the owner's answer.
 func (a *account) decision(ok bool, src Source, now int64) Decision {
 	s := a.limit.def.Load()
-	rest := min(max(0, int64(math.Floor(a.known))+max(0, a.credit.Load())), s.Burst)
+	rest := min(max(0, int64(math.Floor(a.known))+max(0, a.left())), s.Burst)
 	d := Decision{OK: ok, Remaining: rest, Mode: s.Mode, Source: src, MaxExcess: int64(s.Overshoot * float64(s.Burst))}
-	d.ResetAfter = a.resetAfter(s, a.known+float64(max(0, a.credit.Load())), now)
-	if at := a.asOf.Load(); at > 0 && at != now {
+	d.ResetAfter = a.resetAfter(s, a.known+float64(max(0, a.left())), now)
+	if at := a.moment.Load(); at > 0 && at != now {
 		d.AsOf = a.limit.e.time(at)
 	}
 	return d
@@ -418,10 +424,10 @@ func (a *account) denial(l *Limit, cost, retry int64, src Source, now int64) Dec
 			d.AsOf = l.e.time(r.at)
 		}
 	}
-	bal += float64(a.credit.Load())
+	bal += float64(a.left())
 	d.Remaining = min(max(0, int64(math.Floor(bal))), s.Burst)
 	if d.ResetAfter = max(s.fill(float64(s.Burst)-bal), 0); s.Rule != nil {
-		d.ResetAfter = wait(max(0, a.reset.Load()-(now-a.asOf.Load())))
+		d.ResetAfter = wait(max(0, a.reset.Load()-(now-a.moment.Load())))
 	}
 	return d
 }
@@ -429,7 +435,7 @@ func (a *account) denial(l *Limit, cost, retry int64, src Source, now int64) Dec
 // resetAfter is how long it takes until the key is as new, from the balance or as the owner told it.
 func (a *account) resetAfter(s *Spec, level float64, now int64) time.Duration {
 	if s.Rule != nil {
-		return wait(max(0, a.waits.reset-(now-a.asOf.Load())))
+		return wait(max(0, a.waits.reset-(now-a.moment.Load())))
 	}
 	return s.fill(float64(s.Burst) - level)
 }

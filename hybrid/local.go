@@ -299,7 +299,7 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	st.Owner, st.Source = "", d.Source
-	if a, ok := l.accounts.Load(key); ok {
+	if a := e.accountOf(l, key); a != nil {
 		a.describe(l, &st, e.now())
 	}
 	return st, err
@@ -316,8 +316,8 @@ func (a *account) describe(l *Limit, st *State, now int64) {
 		s = l.def.Load()
 		st.Burst, st.Plan = s.Burst, l.plan
 	}
-	st.Balance, st.Outstanding, st.Credit = a.known, a.outAll, max(0, a.credit.Load())
-	if at := a.asOf.Load(); at > 0 {
+	st.Balance, st.Outstanding, st.Credit = a.known, a.outAll, max(0, a.left())
+	if at := a.moment.Load(); at > 0 {
 		st.Age = time.Duration(now - at)
 	}
 	if s.permits() {

@@ -282,7 +282,7 @@ func (l *Limit) finishHeld(ctx context.Context, key string, w *Pending) Decision
 		return l.count(s, key, d)
 	default:
 	}
-	if a, ok := l.accounts.Load(key); ok && a.ask != nil {
+	if a := e.accountOf(l, key); a != nil && a.ask != nil {
 		if a.ask.waiters = slices.DeleteFunc(a.ask.waiters, func(x *waiter) bool { return x == w }); len(a.ask.waiters) == 0 {
 			e.endAsk(a)
 		}
@@ -302,8 +302,8 @@ func (e *Engine) giveUpPermit(p *Permit) {
 	}
 	e.mu.Lock()
 	defer e.unlock()
-	a, ok := l.accounts.Load(p.key)
-	if !ok || a.holds() <= 0 {
+	a := e.accountOf(l, p.key)
+	if a == nil || a.holds() <= 0 {
 		return
 	}
 	a.u++
@@ -370,7 +370,7 @@ func (e *Engine) renewHere(l *Limit, key, id string, ttl time.Duration) (time.Du
 	most := now + int64(s.TTL)
 	if !e.alone() && s.Mode != Split {
 		e.mu.Lock()
-		if a, ok := l.accounts.Load(key); ok {
+		if a := e.accountOf(l, key); a != nil {
 			most = a.renewable(e, now)
 		}
 		e.mu.Unlock()

@@ -207,7 +207,7 @@ func compilePlans(s Spec) (own compiled, plans map[string]compiled, err error) {
 
 // newPlan makes a plan of l. Everything but the amounts is shared.
 func (l *Limit) newPlan(name string) *Limit {
-	return &Limit{e: l.e, root: l, plan: name, accounts: l.accounts, buckets: l.buckets, meters: l.meters, plans: l.plans, gone: l.gone, parent: l.parent,
+	return &Limit{e: l.e, root: l, plan: name, keys: l.keys, bulk: l.bulk, bulkTokens: l.bulkTokens, buckets: l.buckets, meters: l.meters, plans: l.plans, gone: l.gone, parent: l.parent,
 		counts: l.counts, dryRun: l.dryRun, top: l.top}
 }
 
@@ -280,7 +280,7 @@ func (l *Limit) publish(all []*Limit) {
 
 // become takes over a definition. Called with the engine's lock held, or before anybody knows the limit.
 func (l *Limit) become(c compiled, planned bool) {
-	l.spec, l.perNs, l.alg = c.spec, c.perNs, c.alg
+	l.spec, l.perNs, l.params, l.alg = c.spec, c.perNs, c.params, c.alg
 	s := c.spec
 	l.def.Store(&s)
 	l.whole.Store(nil)

@@ -141,8 +141,8 @@ func TestOwnerThatForgotTheLedger(t *testing.T) {
 	n, o := w.others("k")[0], w.owner("k")
 	n.ask("k", 10)
 	w.sleep(2 * tick)
-	a, _ := n.limit.accounts.Load("k")
-	gen, held := a.gen, a.credit.Load()
+	a, _ := n.limit.lookup("k")
+	gen, held := a.gen, a.left()
 	if held == 0 {
 		t.Fatal("no credit to burn")
 	}
@@ -153,8 +153,8 @@ func TestOwnerThatForgotTheLedger(t *testing.T) {
 	}
 	forget()
 	w.sleep(3 * tick)
-	if a.gen == gen || a.credit.Load() != 0 {
-		t.Errorf("generation %d is %d, the credit of %d is %d", gen, a.gen, held, a.credit.Load())
+	if a.gen == gen || a.left() != 0 {
+		t.Errorf("generation %d is %d, the credit of %d is %d", gen, a.gen, held, a.left())
 	}
 	if pool, out := w.balance("k"); out != 0 || !near(pool, 100) {
 		t.Errorf("an old report took or added something: the pool has %.3f, %.0f are out", pool, out)
@@ -168,13 +168,13 @@ func TestOwnerThatForgotTheLedger(t *testing.T) {
 	}
 	// What is owed survives: it is charged by an owner that knows nothing of it, once.
 	w.isolate(n)
-	a.credit.Add(-a.credit.Load() - 7)
+	a.gain(-a.left() - 7)
 	n.e.activate(a)
 	forget()
 	w.heal()
 	w.sleep(10 * sec)
-	if pool, out := w.balance("k"); !near(pool+out, 93) || a.credit.Load() < 0 {
-		t.Errorf("7 are owed: the pool has %.3f, %.0f are out, the node has %d", pool, out, a.credit.Load())
+	if pool, out := w.balance("k"); !near(pool+out, 93) || a.left() < 0 {
+		t.Errorf("7 are owed: the pool has %.3f, %.0f are out, the node has %d", pool, out, a.left())
 	}
 }
 
@@ -286,8 +286,8 @@ func TestDroppedAccountsAndLedgersAreNotMissed(t *testing.T) {
 		w.rest()
 		for _, n := range w.nodes {
 			dropped += n.e.stats.swept.Load()
-			if len(n.e.accounts) > 0 || n.e.nledgers > 0 {
-				t.Errorf("%s keeps %d accounts and %d ledgers", n.name, len(n.e.accounts), n.e.nledgers)
+			if n.e.accounts.n > 0 || n.e.nledgers > 0 {
+				t.Errorf("%s keeps %d accounts and %d ledgers", n.name, n.e.accounts.n, n.e.nledgers)
 			}
 		}
 		if x := w.worst(); x > 1e-6 || dropped < 100 {
@@ -374,8 +374,8 @@ func TestMemoryIsBounded(t *testing.T) {
 				w.sleep(ms)
 			}
 			for _, o := range w.nodes {
-				if len(o.e.accounts) > 50 || o.e.nledgers > 50 || o.limit.accounts.Size() > 50 {
-					t.Fatalf("%s has %d accounts and %d ledgers", o.name, len(o.e.accounts), o.e.nledgers)
+				if o.e.accounts.n > 50 || o.e.nledgers > 50 || o.limit.keys.Len() > 50 {
+					t.Fatalf("%s has %d accounts and %d ledgers", o.name, o.e.accounts.n, o.e.nledgers)
 				}
 			}
 		}

@@ -69,12 +69,14 @@ func (d *savedDef) perNs() float64 {
 func (e *Engine) Snapshot(now int64, wall time.Time) []byte {
 	s := &saved{wall: wall.UnixNano()}
 	exact := e.closed.Load()
+	e.saveSolo(s, exact, now)
 	for _, p := range e.parts {
 		e.mu.Lock()
 		e.savePartition(s, p, exact, now)
 		e.mu.Unlock()
 	}
 	e.mu.Lock()
+	e.unfolded = nil
 	e.saveTransfers(s, exact)
 	e.saveKept(s, exact, now)
 	e.mu.Unlock()
@@ -107,7 +109,10 @@ func (e *Engine) savePartition(s *saved, p *partition, exact bool, now int64) {
 	if lineage == 0 {
 		lineage = e.inc
 	}
-	for _, x := range p.ledgers {
+	for k, x := range p.ledgers {
+		if e.unfolded[k] {
+			continue // it is among the solo keys
+		}
 		p.refill(x, now)
 		level := e.own(x, p.level(x, now))
 		if x.m == nil && level >= x.cap && x.cap >= float64(x.limit.spec.Burst) {

@@ -136,9 +136,9 @@ func TestNoAllocationOnCreditAndOnDenial(t *testing.T) {
 		}
 	}
 	b.take(e, far)
-	a, _ := l.accounts.Load(far)
-	if a.credit.Load() < 150 {
-		t.Fatalf("only %d of credit", a.credit.Load())
+	a, _ := l.lookup(far)
+	if a.left() < 150 {
+		t.Fatalf("only %d of credit", a.left())
 	}
 	ctx := context.Background()
 	if n := testing.AllocsPerRun(100, func() {
@@ -179,8 +179,8 @@ func BenchmarkTickIdle(b *testing.B) {
 		w.now += tick / 1000 // time stands almost still: what is swept is not what is measured
 		e.Tick(w.now, 0)
 	}
-	if len(e.accounts) != keys {
-		b.Fatalf("%d accounts are left", len(e.accounts))
+	if e.accounts.n != keys {
+		b.Fatalf("%d accounts are left", e.accounts.n)
 	}
 }
 
@@ -203,7 +203,7 @@ func BenchmarkTickActive(b *testing.B) {
 					continue
 				}
 				w.take(lender, k)
-				a, _ := l.accounts.Load(k)
+				a, _ := l.lookup(k)
 				accounts = append(accounts, a)
 			}
 			w.tick()

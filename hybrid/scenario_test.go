@@ -174,8 +174,8 @@ func (n *simNode) define(s Spec) {
 
 // credit is what the node holds of a key.
 func (n *simNode) credit(key string) int64 {
-	if a, ok := n.limit.accounts.Load(key); ok {
-		return a.credit.Load()
+	if a, ok := n.limit.lookup(key); ok {
+		return a.left()
 	}
 	return 0
 }
@@ -184,3 +184,9 @@ func (n *simNode) asks() uint64 { return n.e.stats.asks.Load() }
 
 // near says that a balance is what it should be, within what the slow rate gains in minutes.
 func near(got, want float64) bool { return math.Abs(got-want) < 1e-3 }
+
+// lookup is the account of a key.
+func (l *Limit) lookup(key string) (*account, bool) {
+	a := l.e.accountOf(l, key)
+	return a, a != nil
+}

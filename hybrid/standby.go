@@ -288,6 +288,7 @@ func (e *Engine) adopt(p *partition, s *standby, now int64) {
 
 // startFrom makes the records the start of a partition's keys. A debt counts at once, a balance as shares arrive.
 func (e *Engine) startFrom(p *partition, copies []copyOf, whole bool, now int64) {
+	e.dissolve(nil, now)
 	p.told, p.fresh, p.bringing = true, false, true
 	if p.bringEnd = now + 2*e.ttl; copies == nil && whole {
 		p.bringEnd = math.MaxInt64 // a cluster that starts: its members may come one after the other

@@ -82,11 +82,22 @@ func (e *Engine) Stats() Stats {
 		s.AskLatency.Counts = append(s.AskLatency.Counts, n)
 		s.AskLatency.Count += n
 	}
+	for more := true; more; {
+		e.mu.Lock()
+		more = e.settleSpent(e.now(), soloStep)
+		e.unlock()
+	}
 	e.mu.Lock()
-	s.InFlight, s.Accounts, s.Active, s.Ledgers = len(e.asks), len(e.accounts), len(e.active), e.nledgers
+	s.InFlight, s.Accounts, s.Active, s.Ledgers = len(e.asks), e.accounts.n+e.nsolo, len(e.active), e.nledgers+e.nsolo
+	onCredit := map[*Limit]uint64{}
+	e.limits.Range(func(_ string, l *Limit) bool {
+		l.onCredit = max(l.onCredit, uint64(max(0, l.spent-l.bulkTokens.Value()+l.bulk.Value()))) // a take may be between the two
+		onCredit[l] = l.onCredit
+		return true
+	})
 	e.mu.Unlock()
 	e.limits.Range(func(name string, l *Limit) bool {
-		x := LimitStats{Name: name, Mode: l.Spec().Mode, DryRun: uint64(l.dryRun.Value()), Keys: l.accounts.Size() + l.buckets.Len(), Permits: e.permits.held(l)}
+		x := LimitStats{Name: name, Mode: l.Spec().Mode, DryRun: uint64(l.dryRun.Value()), Keys: l.keys.Len() + l.buckets.Len(), Permits: e.permits.held(l)}
 		if t := l.meters.Load(); t != nil {
 			x.Keys += t.Len()
 			x.Merged = t.Algorithm().Coalesced()
@@ -98,6 +109,7 @@ func (e *Engine) Stats() Stats {
 		for i := range x.Allowed {
 			x.Denied[i], x.Allowed[i] = uint64(l.counts[0][i].Value()), uint64(l.counts[1][i].Value())
 		}
+		x.Allowed[SourceLocal] += onCredit[l]
 		b := l.buckets.Stats()
 		s.Buckets += l.buckets.Len()
 		s.Evictions += uint64(b.Evictions)

@@ -257,7 +257,7 @@ func (e *Engine) consider(p *part, now int64) *account {
 		e.replan(a, p.l)
 	}
 	e.bind(a)
-	if p.s.Mode != Hybrid || a.credit.Load() < p.cost {
+	if p.s.Mode != Hybrid || a.left() < p.cost {
 		if retry := a.mustWait(p.cost, now); retry > 0 {
 			a.denied.Add(p.cost)
 			p.decide(a.denial(p.l, p.cost, retry, SourceLocal, now))

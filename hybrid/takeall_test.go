@@ -110,11 +110,11 @@ func (w *world) idle() {
 		if !n.alive {
 			continue
 		}
-		for _, a := range n.e.accounts {
+		n.e.accounts.each(func(a *account) {
 			if a.held != 0 || a.ask != nil {
 				w.t.Errorf("%s still holds %d of %s", n.name, a.held, a.key)
 			}
-		}
+		})
 	}
 }
 
@@ -330,7 +330,7 @@ func TestHoldIsVoidWithItsCredit(t *testing.T) {
 			}
 			x := n.e.BeginAll([]Take{{n.limit, key, 4}})
 			w.run(w.now + 10*ms)
-			a, _ := n.limit.accounts.Load(key)
+			a, _ := n.limit.lookup(key)
 			if !x.ready() || a.held != 4 || a.counters().c != 0 {
 				t.Fatalf("ready %v, held %d, %+v", x.ready(), a.held, a.counters())
 			}
@@ -462,7 +462,7 @@ func TestTakeAllIsNeverChargedInPart(t *testing.T) {
 			v := w.tokens("api", k)
 			burnt := 0.0 // a lease that ran out because its renewals were lost takes idle credit along, as without take-alls
 			for _, n := range w.nodes {
-				if a, ok := n.limit.accounts.Load(k); ok && w.loss > 0 && a.gen > uint64(len(n.e.accounts)) {
+				if a, ok := n.limit.lookup(k); ok && w.loss > 0 && a.gen > uint64(n.e.accounts.n) {
 					burnt = 200
 				}
 			}

@@ -22,6 +22,7 @@ func (e *Engine) doTick(now, late int64) {
 			e.settleShares(p, now)
 		}
 	}
+	e.coolHot()
 	e.tickAccounts(now)
 	e.unlent = e.unconfirmedParts()
 	e.tellRefused(now)
@@ -47,6 +48,7 @@ func (e *Engine) doTick(now, late int64) {
 	e.sweepAccounts(now, 1000)
 	e.sweepLedgers(now, 1000)
 	e.sweepBuckets(now)
+	e.solo = e.isSolo(now)
 }
 
 // beat is the packet of a tick to one member. Reports and grants that do not fit go in packets of their own.
@@ -108,12 +110,13 @@ func (e *Engine) tickAccounts(now int64) {
 
 // tickAccount voids, returns and reports, and says whether the account stays active.
 func (e *Engine) tickAccount(a *account, now int64) bool {
+	a.settleSpent()
 	if a.limit.gone.Load() {
 		a.drain()
 		return false
 	}
 	// The lease would run out before the next tick.
-	if a.g > 0 && a.owner != e.self && now+e.tick > a.until && a.credit.Load()+a.held > 0 {
+	if a.g > 0 && a.owner != e.self && now+e.tick > a.until && a.left()+a.held > 0 {
 		if a.limit.spec.permits() { // the owner keeps the generation; it hears what was not used when it hears again
 			a.r += a.drain()
 		} else {
@@ -141,16 +144,16 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 		settled = false
 	}
 	if a.owner == e.self {
-		if k != a.sent || !settled || a.denied.Load() > 0 && a.credit.Load() > 0 {
+		if k != a.sent || !settled || a.denied.Load() > 0 && a.left() > 0 {
 			r := a.report(now)
 			if g := e.handle(e.self, e.inc, &r, now); g != nil {
 				e.apply(a, g, now, now)
 			}
 			settled = a.counters() == a.ack
 		}
-		return !settled || permits || a.credit.Load() != 0 || a.held != 0 || a.ask != nil
+		return !settled || permits || a.left() != 0 || a.held != 0 || a.ask != nil
 	}
-	held := permits || a.credit.Load() != 0 || a.held != 0
+	held := permits || a.left() != 0 || a.held != 0
 	if a.owner != nil && (!settled || held && now-a.sentAt >= renewTicks*e.tick) {
 		a.owner.reports = append(a.owner.reports, a.report(now))
 	}
@@ -195,10 +198,10 @@ func (e *Engine) awake(now int64) {
 		p.due, p.acks = nil, nil
 	}
 	e.lastTick = now
-	for _, a := range e.accounts {
+	e.accounts.each(func(a *account) {
 		a.refusal.Store(nil)
 		a.fallback = fallback{}
-		if a.live || a.credit.Load() != 0 || a.carriesPermits() {
+		if a.live || a.left() != 0 || a.carriesPermits() {
 			e.renew(a)
 			if a.owner != nil {
 				a.ownerInc = a.owner.inc
@@ -210,24 +213,18 @@ func (e *Engine) awake(now int64) {
 			a.ask.waiters = a.ask.waiters[1:]
 		}
 		a.ask = nil
-	}
+	})
 	e.asks = nil
 	e.sayHeld(now)
 }
 
 // sweepAccounts looks at some accounts and forgets those that nothing need be remembered of.
 func (e *Engine) sweepAccounts(now int64, budget int) {
-	for ; budget > 0 && len(e.accounts) > 0; budget-- {
-		if e.cursor >= len(e.accounts) {
-			e.cursor = 0
+	e.accounts.sweep(budget, func(a *account) {
+		if e.forgettable(a, now) {
+			e.forget(a)
 		}
-		a := e.accounts[e.cursor]
-		if !e.forgettable(a, now) {
-			e.cursor++
-			continue
-		}
-		e.forget(a)
-	}
+	})
 }
 
 // forgettable: no credit, nothing owed, nothing to say, no denial that stands, no fallback in use, and
@@ -236,7 +233,7 @@ func (e *Engine) forgettable(a *account, now int64) bool {
 	if a.limit.gone.Load() {
 		return !a.live && a.ask == nil // there is nobody to tell the rest
 	}
-	if a.live || a.ask != nil || a.held != 0 || a.credit.Load() != 0 || a.counters() != a.ack && a.counters() != (counters{}) {
+	if a.live || a.ask != nil || a.held != 0 || a.left() != 0 || a.counters() != a.ack && a.counters() != (counters{}) {
 		return false
 	}
 	if a.mustWait(1, now) > 0 || a.carriesPermits() {
@@ -251,17 +248,17 @@ func (e *Engine) forgettable(a *account, now int64) bool {
 		}
 	}
 	// Ahead of its share a node spends the last balance it saw; of a forgotten key it would spend its whole share.
-	if s := &a.limit.spec; s.Fallback == FallbackShare && a.heard && a.limit.perNs > 0 && len(e.accounts) < e.cfg.MaxKeys {
+	if s := &a.limit.spec; s.Fallback == FallbackShare && a.heard && a.limit.perNs > 0 && e.accounts.n+e.nsolo < e.cfg.MaxKeys {
 		if short := float64(s.Burst) - a.known - float64(a.outAll); short > 0 && !a.recovered(short, now) {
 			return false
 		}
 	}
-	return now-a.idleAt >= 20*e.tick || len(e.accounts) >= e.cfg.MaxKeys
+	return now-a.idleAt >= 20*e.tick || e.accounts.n+e.nsolo >= e.cfg.MaxKeys
 }
 
 // recovered says that so many tokens can have come back since the owner spoke last. In a window none come before it ends.
 func (a *account) recovered(tokens float64, now int64) bool {
-	age := now - a.asOf.Load()
+	age := now - a.moment.Load()
 	if a.limit.alg != nil {
 		return age >= a.waits.reset
 	}
@@ -269,13 +266,11 @@ func (a *account) recovered(tokens float64, now int64) bool {
 }
 
 func (e *Engine) forget(a *account) {
-	last := len(e.accounts) - 1
-	e.accounts[a.index] = e.accounts[last]
-	e.accounts[a.index].index = a.index
-	e.accounts[last] = nil
-	e.accounts = e.accounts[:last]
+	e.cool(a)
+	a.settleSpent()
+	e.accounts.drop(a)
 	delete(e.byGen, a.gen)
-	a.limit.accounts.Delete(a.key)
+	e.dropPurse(a.limit, a.purse)
 	e.stats.swept.Add(1)
 }
 

@@ -15,7 +15,7 @@ import (
 func usedOf(l *Limit, key string) (used, refused int64) {
 	u, r := l.Top()
 	used, refused = u.Find(key).Count, r.Find(key).Count
-	if a, ok := l.accounts.Load(key); ok {
+	if a, ok := l.lookup(key); ok {
 		used += a.counters().c - a.usedC
 	}
 	return used, refused
@@ -89,7 +89,7 @@ func TestTopOutlivesAccounts(t *testing.T) {
 	for range 300 {
 		b.tick()
 	}
-	if n := len(e.accounts); n != 0 {
+	if n := e.accounts.n; n != 0 {
 		t.Fatalf("%d accounts are left", n)
 	}
 	used, _ := l.Top()
@@ -219,7 +219,7 @@ func TestTopOfPermits(t *testing.T) {
 			if d.OK {
 				held++
 			}
-			a, _ := l.accounts.Load(key)
+			a, _ := l.lookup(key)
 			e.mu.Lock()
 			e.renew(a)
 			e.unlock()

@@ -81,6 +81,7 @@ func (e *Engine) ownerOf(part int) *peer { return e.lend[part].owner }
 
 // SetView takes in a change of membership. The ring must be the same on every node with the same members.
 func (e *Engine) SetView(now int64, v View) {
+	e.endSolo(now, len(v.Alive)+len(v.Lost) > 1)
 	e.mu.Lock()
 	e.setView(now, v)
 	e.unlock()
@@ -91,6 +92,8 @@ func (e *Engine) setView(now int64, v View) {
 		e.self = e.peer(e.cfg.Node)
 		e.self.inc = e.inc
 	}
+	e.solo = false
+	e.dissolve(nil, now)
 	e.view = v
 	was := map[*peer]bool{}
 	for _, p := range e.peers {

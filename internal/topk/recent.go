@@ -45,17 +45,24 @@ func NewRecent(now int64) *Recent {
 // taken in; beyond, one of n less than N is taken in as N, with the chance n/N, so that on average nothing is missing. Then it
 // takes a few nanoseconds.
 func (r *Recent) Note(key string, n int64) {
-	every := r.every.Load()
-	if n < every {
-		if n <= 0 || int64(rand.Uint64()&uint64(every-1)) >= n {
-			return
-		}
-		n = every
+	if n = r.Sample(n); n > 0 {
+		r.Add(key, n)
 	}
-	r.take(key, n)
 }
 
-func (r *Recent) take(key string, n int64) {
+// Sample says as how much a note of n is taken in: 0 if not at all. Add does it then. So the key need not be at hand before.
+func (r *Recent) Sample(n int64) int64 {
+	if every := r.every.Load(); n < every {
+		if n <= 0 || int64(rand.Uint64()&uint64(every-1)) >= n {
+			return 0
+		}
+		return every
+	}
+	return n
+}
+
+// Add is for what Sample has let in.
+func (r *Recent) Add(key string, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.this == nil {

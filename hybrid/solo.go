@@ -1,0 +1,377 @@
+package hybrid
+
+import (
+	"github.com/jatah-io/jatah/bucket"
+)
+
+// While this node is the only member, nobody else can have credit of a key or want to know of it: neither an account nor a ledger is needed, and
+// its purse is all that there is of it. The arithmetic is that of the bare bucket: a TAT that counts all that was used. Credit is a part
+// of the level that takes may spend without a clock. What they spent is found when the tick comes by, or a take that finds no
+// credit, and counts as of then: later than it was, so that refill is never counted too high.
+//
+// Whenever anything needs more of such a key, or another member comes, the key is unfolded: its credit goes back to the pool, and what
+// is left of it is a ledger, unless it is full.
+
+// gonePurse is a purse whose key is not in the table any more. It is used again two ticks later: until then a take may have its word.
+type gonePurse struct {
+	l *Limit
+	p *purse
+}
+
+// isSolo says that nobody else is there, or reckons with a share.
+func (e *Engine) isSolo(now int64) bool {
+	return e.k == 1 && len(e.view.Alive) == 1 && e.started && e.weight(now) == 1 && !e.leaving && !e.retired && len(e.handing) == 0 && !e.pendings && !e.closed.Load()
+}
+
+// maySolo says that a limit's keys can be solo.
+func (l *Limit) maySolo() bool {
+	return l.spec.Mode == Hybrid && l.alg == nil && l.perNs > 0 && l.plans.Load() == nil && !l.gone.Load()
+}
+
+// takeSolo decides a take of at least one token that may be of a solo key, ok false: it is not.
+func (e *Engine) takeSolo(l *Limit, key string, cost, now int64) (d Decision, ok bool) {
+	if !e.solo {
+		return d, false
+	}
+	p, _ := l.keys.Find(key)
+	if p == nil {
+		if !e.becomesSolo(l, key, now) {
+			return d, false
+		}
+		if !e.roomForKey(l, now) {
+			return Decision{Mode: l.spec.Mode, Err: ErrOverflow, RetryAfter: e.cfg.Tick}, true
+		}
+		p, _ = l.keys.Add(key, func(p *purse) {
+			p.credit.reuse(creditSolo)
+			p.balance.Store(0)
+			p.state.Store(0)
+			p.moment.Store(0)
+		})
+		if p == nil {
+			e.stats.overflows.Add(1)
+			return Decision{Mode: l.spec.Mode, Err: ErrOverflow, RetryAfter: e.cfg.Tick}, true
+		}
+		e.nsolo++
+	} else if !p.credit.has(creditSolo) {
+		return d, false
+	}
+	had := p.credit.drain(creditBusy | creditRecent)
+	l.settleSolo(p, had, now)
+	tat := p.state.Load()
+	level := l.params.Level(tat, now)
+	d = Decision{Mode: l.spec.Mode, Source: SourceOwner, MaxExcess: l.maxExcess()}
+	left := had
+	if d.OK = level >= cost; d.OK {
+		tat = l.params.Used(tat, now, cost)
+		level -= cost
+		left = min(level, max(had-cost, l.spare()))
+	} else {
+		d.RetryAfter = l.params.WaitFor(tat, now, cost)
+	}
+	d.Remaining, d.ResetAfter = max(0, level), l.params.FullIn(tat, now)
+	p.moment.Store(left)
+	p.state.Store(tat)
+	p.balance.Store(level - left)
+	p.credit.add(left)
+	p.credit.flags(0, creditBusy)
+	return d, true
+}
+
+// becomesSolo says that a key of which nothing is stored can be solo.
+func (e *Engine) becomesSolo(l *Limit, key string, now int64) bool {
+	if !l.maySolo() {
+		return false
+	}
+	p := e.parts[e.partOf(e.hash(l, key))]
+	if !p.owned || p.fresh || p.heir != nil || p.ledgers[ledgerKey{l.root, key}] != nil {
+		return false
+	}
+	e.ownShare(p, now) // a tick that is late says nothing here
+	e.settleShares(p, now)
+	b := p.base(l)
+	p.refill(b, now)
+	return p.era().whole && p.isFull(b, now)
+}
+
+// spare is how much credit a solo key gets: so little that the rest of the pool goes on refilling while it is out.
+func (l *Limit) spare() int64 { return max(1, l.spec.Burst/4) }
+
+func (l *Limit) maxExcess() int64 { return int64(l.spec.Overshoot * float64(l.spec.Burst)) }
+
+// settleSolo takes in what was spent since somebody looked last; has is the credit now. The order is for refuseSolo: what was spent is never counted twice.
+func (l *Limit) settleSolo(p *purse, has, now int64) (used int64) {
+	if used = p.moment.Load() - has; used <= 0 {
+		return 0
+	}
+	p.moment.Store(has)
+	p.state.Store(l.params.Used(p.state.Load(), now, used))
+	l.root.spent += used
+	if n := l.top.used.Sample(used); n > 0 {
+		l.top.used.Add(l.keys.Key(p), n)
+	}
+	return used
+}
+
+// refuseSolo denies what the level of a solo key cannot cover yet, without the lock: a flood of refused requests must cost next to nothing.
+// found is the word as it was when the key was found.
+func (l *Limit) refuseSolo(s *Spec, p *purse, found uint64, cost, now int64) (d Decision, ok bool) {
+	q := l.quick.Load()
+	if q == nil || cost < 1 || cost > q.burst {
+		return d, false
+	}
+	params := q.params
+	tat, seen := p.state.Load(), p.moment.Load()
+	w := p.credit.word.Load()
+	used := seen - int64(w)>>creditShift
+	if (w^found)&versions != 0 || w&creditSolo == 0 || w&creditBusy != 0 || used < 0 || p.state.Load() != tat {
+		return d, false
+	}
+	tat = params.Used(tat, now, used)
+	level := params.Level(tat, now)
+	if level >= cost {
+		return d, false
+	}
+	return Decision{Mode: s.Mode, Source: SourceLocal, Remaining: max(0, level), RetryAfter: params.WaitFor(tat, now, cost),
+		ResetAfter: params.FullIn(tat, now), MaxExcess: int64(s.Overshoot * float64(s.Burst))}, true
+}
+
+// lookSolo answers a request that takes nothing of a solo key.
+func (e *Engine) lookSolo(l *Limit, key string, cost, now int64) (d Decision, ok bool) {
+	p, _ := l.keys.Find(key)
+	if p == nil || !p.credit.has(creditSolo) {
+		return d, false
+	}
+	l.settleSolo(p, p.credit.load(), now)
+	level := l.params.Level(p.state.Load(), now)
+	d = Decision{OK: true, Mode: l.spec.Mode, Remaining: max(0, level), ResetAfter: l.params.FullIn(p.state.Load(), now), MaxExcess: l.maxExcess()}
+	if cost > l.spec.Burst {
+		d.OK, d.RetryAfter = false, bucket.Never
+	}
+	return d, true
+}
+
+// unfold makes an ordinary key of a solo one: a ledger, unless it is full.
+func (e *Engine) unfold(l *Limit, p *purse, now int64) {
+	if !p.credit.has(creditSolo) {
+		return
+	}
+	l = l.root
+	had := p.credit.drain(creditBusy)
+	l.settleSolo(p, had, now)
+	key := l.keys.Key(p)
+	tat := p.state.Load()
+	e.nsolo--
+	e.dropPurse(l, p)
+	if l.params.IsFull(tat, now) || l.gone.Load() {
+		return
+	}
+	hash := e.hash(l, key)
+	q := e.parts[e.partOf(hash)]
+	if !q.owned {
+		return
+	}
+	if e.unfolded != nil {
+		e.unfolded[ledgerKey{l, key}] = true
+	}
+	// It is what it would have become as a ledger: not in bookkeeping of shares, since all of them were here all the time.
+	x := &ledger{limit: l, key: key, hash: hash, pool: l.params.Tokens(tat, now), cap: float64(l.spec.Burst), at: now, era: q.era().id, granted: true}
+	q.ledgers[ledgerKey{l, key}] = x
+	e.nledgers++
+	e.changed(q, x)
+}
+
+// dropPurse takes a key's purse out of the table.
+func (e *Engine) dropPurse(l *Limit, p *purse) {
+	l.keys.Delete(p)
+	e.gone[0] = append(e.gone[0], gonePurse{l, p})
+}
+
+// dropSolo forgets all solo keys of a limit that was removed.
+func (e *Engine) dropSolo(l *Limit) {
+	l.keys.All(func(p *purse) {
+		if p.credit.has(creditSolo) {
+			p.credit.drain(creditBusy)
+			e.nsolo--
+			e.dropPurse(l, p)
+		}
+	})
+}
+
+// dissolve unfolds all solo keys, of one limit or nil of all.
+func (e *Engine) dissolve(l *Limit, now int64) {
+	if e.nsolo == 0 {
+		return
+	}
+	of := func(l *Limit) {
+		l.keys.All(func(p *purse) { e.unfold(l, p, now) })
+	}
+	if l != nil {
+		of(l)
+		return
+	}
+	e.limits.Range(func(_ string, l *Limit) bool {
+		of(l)
+		return true
+	})
+}
+
+// soloStep is how many keys are looked at before the lock is released for a moment.
+const soloStep = 500
+
+// endSolo unfolds all keys because somebody else comes, a few at a time, so that requests go on meanwhile.
+func (e *Engine) endSolo(now int64, others bool) {
+	e.mu.Lock()
+	defer e.unlock()
+	if !others || e.nsolo == 0 {
+		return
+	}
+	e.solo = false // no new ones
+	n := 0
+	e.limits.Range(func(_ string, l *Limit) bool {
+		l.keys.All(func(p *purse) {
+			e.unfold(l, p, max(now, e.lastTick))
+			if n++; n%soloStep == 0 {
+				e.unlock()
+				e.mu.Lock()
+			}
+		})
+		return true
+	})
+}
+
+// tickKeys takes in what was spent on credit since the last tick, and forgets solo keys that are full. It takes the lock for some keys at a time.
+func (e *Engine) tickKeys(now int64) {
+	for n, more := 0, true; more && n < spentPerTick; n += soloStep {
+		e.mu.Lock()
+		more = e.settleSpent(now, soloStep)
+		e.unlock()
+	}
+	e.mu.Lock()
+	defer e.unlock()
+	e.limits.Range(func(_ string, l *Limit) bool {
+		n := uint64(l.keys.Len())
+		for budget := int(e.ticks*n/sweepTicks - (e.ticks-1)*n/sweepTicks); budget > 0 && e.nsolo > 0; budget -= soloStep {
+			e.sweepSolo(l, now, min(budget, soloStep), false)
+			e.unlock()
+			e.mu.Lock()
+		}
+		return true
+	})
+	for _, g := range e.gone[2] {
+		g.l.keys.Free(g.p)
+	}
+	clear(e.gone[2])
+	e.gone = [3][]gonePurse{e.gone[2][:0], e.gone[0], e.gone[1]}
+}
+
+// spentPerTick bounds the keys that a tick takes in, and so what it costs: some milliseconds. The rest is for the next ticks. Until then their pools refill less
+// than they could, and nothing else: a take that finds no credit looks for itself.
+const spentPerTick = 1 << 16
+
+// sweepTicks is in how many ticks the sweep looks at all solo keys: one that was not used between two visits gives its credit back.
+const sweepTicks = idleTicks
+
+// settleSpent takes in what was spent on credit, of some keys; more says that there are others.
+func (e *Engine) settleSpent(now int64, n int) (more bool) {
+	e.limits.Range(func(_ string, l *Limit) bool {
+		more = l.keys.Marked(n, func(p *purse) {
+			n--
+			if p.credit.has(creditSolo) {
+				p.credit.flags(creditRecent, creditDirty)
+				e.topUp(l, p, now)
+				return
+			}
+			p.credit.flags(0, creditDirty)
+			if a := e.accounts.get(p.state.Load()); a != nil && a.purse == p {
+				a.settleSpent()
+			}
+		})
+		return !more
+	})
+	return more
+}
+
+// topUp settles a solo key, and gives it new credit if there is not much left, so that the next take finds some.
+func (e *Engine) topUp(l *Limit, p *purse, now int64) {
+	has := p.credit.load()
+	l.settleSolo(p, has, now)
+	if has >= l.spare()/2 || !e.solo || e.closed.Load() {
+		return
+	}
+	level := l.params.Level(p.state.Load(), now)
+	if more := min(level, l.spare()) - has; more > 0 {
+		p.credit.add(more)
+		p.moment.Store(has + more)
+		has += more
+	}
+	p.balance.Store(level - has)
+}
+
+// sweepSolo looks at so many keys of a limit at most. A solo one that was not used since it came by gives its credit back, and is forgotten if it is full. With
+// pressed even one that was used is forgotten, if it is full. It returns how many keys it saw.
+func (e *Engine) sweepSolo(l *Limit, now int64, budget int, pressed bool) int {
+	return l.keys.Walk(budget, func(p *purse) {
+		if !p.credit.has(creditSolo) {
+			return
+		}
+		if p.credit.has(creditRecent) && !pressed {
+			p.credit.flags(0, creditRecent)
+			return
+		}
+		has := p.credit.drain(creditBusy)
+		l.settleSolo(p, has, now)
+		p.moment.Store(0)
+		tat := p.state.Load()
+		if l.params.IsFull(tat, now) {
+			e.nsolo--
+			e.dropPurse(l, p)
+			e.stats.swept.Add(1)
+			return
+		}
+		p.balance.Store(l.params.Level(tat, now))
+		p.credit.flags(0, creditBusy)
+	})
+}
+
+// makeRoom forgets solo keys that are full, having looked at so many at most, those of l first.
+func (e *Engine) makeRoom(l *Limit, now int64, budget int) {
+	budget -= e.sweepSolo(l.root, now, budget/2, true)
+	e.limits.Range(func(_ string, l *Limit) bool {
+		if l.keys.Len() > 0 {
+			budget -= e.sweepSolo(l, now, budget, true)
+		}
+		return budget > 0
+	})
+}
+
+// saveSolo adds the solo keys to a snapshot. What is unfolded while it goes on is in it already.
+func (e *Engine) saveSolo(s *saved, exact bool, now int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unfolded = map[ledgerKey]bool{}
+	n := 0
+	e.limits.Range(func(_ string, l *Limit) bool {
+		l.keys.All(func(p *purse) {
+			if n++; n%soloStep == 0 {
+				e.mu.Unlock()
+				e.mu.Lock()
+			}
+			if !p.credit.has(creditSolo) {
+				return
+			}
+			l.settleSolo(p, p.credit.load(), now)
+			tat := p.state.Load()
+			if l.params.IsFull(tat, now) {
+				return
+			}
+			key := l.keys.Key(p)
+			q := e.parts[e.partOf(e.hash(l, key))]
+			lineage := q.lineage
+			if lineage == 0 {
+				lineage = e.inc
+			}
+			s.records = append(s.records, savedRecord{def: l.saved(), key: key, lineage: lineage, exact: exact, level: bucket.LevelOf(bound(l.params.Tokens(tat, now)))})
+		})
+		return true
+	})
+}
