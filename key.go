@@ -18,12 +18,20 @@ func Key(parts ...string) string {
 	for _, p := range parts {
 		n += binary.MaxVarintLen16 + len(p)
 	}
-	b := append(make([]byte, 0, n), 0)
+	return string(AppendKey(make([]byte, 0, n), parts...))
+}
+
+// AppendKey appends what Key makes of the parts to b, for TakeBytes: with a buffer that is used again no key costs an allocation.
+func AppendKey(b []byte, parts ...string) []byte {
+	if len(parts) == 1 && !strings.HasPrefix(parts[0], "\x00") {
+		return append(b, parts[0]...)
+	}
+	b = append(b, 0)
 	for _, p := range parts {
 		b = binary.AppendUvarint(b, uint64(len(p)))
 		b = append(b, p...)
 	}
-	return string(b)
+	return b
 }
 
 // SplitKey is the parts that Key joined. A key that Key did not make is one part.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/puzpuzpuz/xsync/v4"
 
@@ -69,6 +70,11 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (d Decision)
 		return l.l.BeginUnder(key, cost).Finish(ctx).Decisions[0]
 	}
 	return l.l.Take(ctx, key, cost)
+}
+
+// TakeBytes is Take for a key that lies in a buffer, which the caller must not change until it returns. It is not kept.
+func (l *Limiter) TakeBytes(ctx context.Context, key []byte, cost int64) Decision {
+	return l.Take(ctx, unsafe.String(unsafe.SliceData(key), len(key)), cost) // whoever keeps a key copies it
 }
 
 func (l *Limiter) bad(err error) Decision { return badDecision(l.l, err) }
