@@ -312,7 +312,8 @@ func (e *Engine) ledger(p *partition, l *Limit, key string, hash uint64, now int
 			return nil
 		}
 	}
-	x := e.peekLedger(p, l, key, hash, now)
+	k.key = l.owned(key) // it may be part of a packet
+	x := e.peekLedger(p, l, k.key, hash, now)
 	p.ledgers[k] = x
 	e.nledgers++
 	return x
