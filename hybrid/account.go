@@ -312,7 +312,7 @@ func (e *Engine) refuse(a *account, g *grant, now int64) {
 		d.atLeast = now + e.pace(a.limit)
 	}
 	if g.flags&grantWaits != 0 && g.rate > 0 {
-		d.rate, d.waits = 0, &g.waits
+		d.rate, d.waits = 0, new(g.waits) // a copy: g is read into again
 	}
 	a.refusal.Store(d)
 }

@@ -86,7 +86,7 @@ func (w *writer) began(h *handOff) {
 }
 
 func (r *reader) began(h *handOff) {
-	if r.err != nil || r.src.Len() == 0 {
+	if r.err != nil || r.left() == 0 {
 		return
 	}
 	bad := func(v, most float64) {

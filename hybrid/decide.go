@@ -343,6 +343,7 @@ func (e *Engine) ledger(p *partition, l *Limit, key string, hash uint64, now int
 			return nil
 		}
 	}
+	key = l.owned(key) // it may be part of a packet
 	x := e.peekLedger(p, l, key, hash, now)
 	p.ledgers[ledgerKey{l.root, key}] = x
 	e.nledgers++

@@ -1,106 +1,63 @@
 package hybrid
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-
-	"github.com/vmihailenco/msgpack/v5"
+	"slices"
+	"strings"
 )
 
-// reader keeps the first error, so that decoding reads as a list of fields.
-type reader struct {
-	src *bytes.Reader
-	dec *msgpack.Decoder
-	err error
+// decoder reads messages, one after the other, into the same memory. What it returns consists of parts of the packet that it reads and
+// of memory that the next message overwrites: it must be copied where it is kept, see Limit.owned. The zero value is ready;
+// it is not safe for concurrent use.
+type decoder struct {
+	m message
+	l loan
 }
 
-func newReader(b []byte) *reader {
-	r := &reader{src: bytes.NewReader(b)}
-	r.dec = msgpack.NewDecoder(r.src)
-	return r
-}
-func keep[T any](r *reader, v T, err error) T {
-	if err != nil && r.err == nil {
-		r.err = err
-	}
-	if r.err != nil {
-		var zero T
-		return zero
-	}
-	return v
-}
-func (r *reader) u() uint64  { v, err := r.dec.DecodeUint64(); return keep(r, v, err) }
-func (r *reader) i() int64   { v, err := r.dec.DecodeInt64(); return keep(r, v, err) }
-func (r *reader) f() float64 { v, err := r.dec.DecodeFloat64(); return keep(r, v, err) }
-
-// s and b check the length against what is there before they allocate.
-func (r *reader) s() string { return string(r.b()) }
-func (r *reader) b() []byte {
-	n, err := r.dec.DecodeBytesLen()
-	if n = keep(r, n, err); n <= 0 {
-		return nil
-	}
-	if n > r.src.Len() {
-		r.err = fmt.Errorf("%d bytes announced, %d left", n, r.src.Len())
-		return nil
-	}
-	v := make([]byte, n)
-	return keep(r, v, r.dec.ReadFull(v))
-}
-
-// list reads a length that can be true: every element has that many fields, of at least one byte each.
-func (r *reader) list(fields int) int {
-	n, err := r.dec.DecodeArrayLen()
-	if n = keep(r, n, err); n > r.src.Len()/fields {
-		r.err = fmt.Errorf("%d elements announced, %d bytes left", n, r.src.Len())
-		return 0
-	}
-	return max(n, 0)
-}
-func (r *reader) stamp() stamp { return stamp{inc: r.u(), epoch: r.u(), at: r.i()} }
-
-// decode reads what encode wrote. Anything else is an error, never a panic.
-func decode(b []byte) (*message, error) {
-	r := newReader(b)
+// decode reads what writer.message wrote. Anything else is an error, never a panic. What it returns is good until release, and while b is
+// not written to.
+func (d *decoder) decode(b []byte) (*message, error) {
+	r := &reader{in: b, views: true}
 	if v := r.u(); r.err == nil && v != version {
 		return nil, fmt.Errorf("%w: version %d, this node speaks %d", errMessage, v, version)
 	}
-	flags := r.u()
-	m := &message{stamp: r.stamp(), echo: r.stamp(), probe: flags&hasProbe != 0}
+	m, flags := &d.m, r.u()
+	m.stamp, m.echo = r.stamps()
+	m.probe = flags&hasProbe != 0
 	if flags&hasOwns != 0 {
 		m.owns, m.k = r.b(), int(min(r.u(), maxMembers))
 	}
 	if flags&hasLoan != 0 {
-		m.loan = r.loan()
+		m.loan = r.loan(&d.l)
 	}
 	if flags&hasReports != 0 {
-		m.reports = make([]report, r.list(11))
+		m.reports = sized(m.reports, r.list(11))
 		for i := range m.reports {
-			m.reports[i] = r.report()
+			r.report(&m.reports[i])
 		}
 	}
 	if flags&hasGrants != 0 {
 		m.re = r.i()
-		m.grants = make([]grant, r.list(9))
+		m.grants = sized(m.grants, r.list(9))
 		for i := range m.grants {
-			m.grants[i] = r.grant()
+			r.grant(&m.grants[i])
 		}
 	}
 	if flags&hasStandby != 0 {
-		m.seq, m.standby = r.u(), r.copies()
+		m.seq, m.standby = r.u(), r.copiesInto(m.standby)
 	}
 	if flags&hasWhole != 0 {
 		m.whole = r.b()
 	}
 	if flags&hasAcks != 0 {
-		m.acks = r.ids()
+		m.acks = r.ids(m.acks)
 	}
 	if flags&hasHanded != 0 {
-		m.handed = r.ids()
+		m.handed = r.ids(m.handed)
 	}
-	if r.err == nil && r.src.Len() > 0 {
-		r.err = fmt.Errorf("%d bytes too many", r.src.Len())
+	if r.err == nil && r.left() > 0 {
+		r.err = fmt.Errorf("%d bytes too many", r.left())
 	}
 	if r.err != nil {
 		return nil, fmt.Errorf("%w: %w", errMessage, r.err)
@@ -108,94 +65,162 @@ func decode(b []byte) (*message, error) {
 	return m, nil
 }
 
-func (r *reader) ids() []uint64 {
-	ids := make([]uint64, r.list(1))
+// release forgets the message, so that nothing of its packet is kept alive. Its lists are used again.
+func (d *decoder) release() {
+	m := &d.m
+	clear(m.reports)
+	clear(m.standby)
+	clear(d.l.formers)
+	d.m = message{reports: m.reports[:0], grants: m.grants[:0], standby: m.standby[:0], acks: m.acks[:0], handed: m.handed[:0]}
+	d.l = loan{formers: d.l.formers[:0]}
+}
+
+// sized is a list of n elements in the memory of s, or in new memory if there is too little. What they hold is left over.
+func sized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
+
+// owned is a key of the limit that outlives what it was read from: the string that this node has of it, or a copy.
+func (l *Limit) owned(key string) string {
+	if a := l.e.accountOf(l, key); a != nil {
+		return a.key
+	}
+	return strings.Clone(key)
+}
+
+// stamps reads the sender's stamp and its echo.
+func (r *reader) stamps() (s, echo stamp) {
+	var n [6]uint64
+	i := r.pos
+	for j := range n {
+		n[j], i = getUint(r.in, i)
+	}
+	r.to(i)
+	return stamp{n[0], n[1], int64(n[2])}, stamp{n[3], n[4], int64(n[5])}
+}
+
+func (r *reader) ids(ids []uint64) []uint64 {
+	ids = sized(ids, r.list(1))
 	for i := range ids {
 		ids[i] = r.u()
 	}
 	return ids
 }
 
-func (r *reader) loan() *loan {
-	l := &loan{k: int(min(r.u(), maxMembers)), counted: r.u(), parts: r.b()}
-	l.formers = make([]former, r.list(4))
+func (r *reader) loan(l *loan) *loan {
+	l.k, l.counted, l.parts = int(min(r.u(), maxMembers)), r.u(), r.b()
+	l.formers = sized(l.formers, r.list(4))
 	for i := range l.formers {
 		l.formers[i] = former{inc: r.u(), epoch: r.u(), left: r.i(), parts: r.b()}
 	}
 	return l
 }
 
-func (r *reader) report() report {
-	x := report{limit: r.s(), plan: r.s(), key: r.s(), gen: r.u()}
-	for _, v := range [...]*int64{&x.g, &x.c, &x.r, &x.u, &x.denied, &x.want, &x.least} {
-		if *v = r.i(); *v < 0 && r.err == nil {
-			r.err = errors.New("a negative counter")
-		}
+func (r *reader) report(x *report) {
+	var n [7]uint64
+	b, i := r.in, r.pos
+	x.limit, i = getString(b, i)
+	x.plan, i = getString(b, i)
+	x.key, i = getString(b, i)
+	x.gen, i = getUint(b, i)
+	for j := range n {
+		n[j], i = getUint(b, i)
 	}
-	if x.was.number = r.u(); x.was.number != 0 {
+	x.was.number, i = getUint(b, i)
+	r.to(i)
+	x.g, x.c, x.r, x.u = int64(n[0]), int64(n[1]), int64(n[2]), int64(n[3])
+	x.denied, x.want, x.least = int64(n[4]), int64(n[5]), int64(n[6])
+	if x.g|x.c|x.r|x.u|x.denied|x.want|x.least < 0 {
+		r.fail(errCounter)
+	}
+	if x.was.number != 0 {
 		r.counters(&x.was)
+	} else {
+		x.was = generation{}
 	}
-	return x
 }
+
+var (
+	errCounter = errors.New("a negative counter")
+	errCredit  = errors.New("a credit out of range")
+	errBalance = errors.New("a balance or rate out of range")
+	errWait    = errors.New("a wait out of range")
+)
 
 // counters grow as long as a generation lasts, beyond 2^53 too; only the credit that they leave is bounded.
 func (r *reader) counters(g *generation) {
-	for _, v := range [...]*int64{&g.g, &g.c, &g.r, &g.u} {
-		if *v = r.i(); *v < 0 && r.err == nil {
-			r.err = errors.New("a negative counter")
-		}
+	g.g, g.c, g.r, g.u = r.i(), r.i(), r.i(), r.i()
+	if g.g|g.c|g.r|g.u < 0 {
+		r.fail(errCounter)
 	}
-	if out := float64(g.g) - float64(g.c) - float64(g.r); out > maxTokens && r.err == nil {
-		r.err = errors.New("a credit out of range")
+	if out := float64(g.g) - float64(g.c) - float64(g.r); out > maxTokens {
+		r.fail(errCredit)
 	}
 }
 
-func (r *reader) grant() grant {
-	x := grant{gen: r.u()}
-	for _, v := range [...]*int64{&x.g, &x.c, &x.r, &x.u} {
-		if *v = r.i(); *v < 0 && r.err == nil {
-			r.err = errors.New("a negative counter")
-		}
+func (r *reader) grant(x *grant) {
+	var n [4]uint64
+	var out uint64
+	b, i := r.in, r.pos
+	x.gen, i = getUint(b, i)
+	for j := range n {
+		n[j], i = getUint(b, i)
 	}
-	x.bal, x.rate, x.out, x.flags = r.f(), r.f(), r.i(), r.u()
-	if !(x.bal < maxTokens && x.bal > -maxTokens && x.rate >= 0 && x.rate < maxTokens) && r.err == nil {
-		r.err = errors.New("a balance or rate out of range")
+	x.bal, i = getFloat(b, i)
+	x.rate, i = getFloat(b, i)
+	out, i = getUint(b, i)
+	x.flags, i = getUint(b, i)
+	r.to(i)
+	x.g, x.c, x.r, x.u, x.out = int64(n[0]), int64(n[1]), int64(n[2]), int64(n[3]), int64(out)
+	if x.g|x.c|x.r|x.u < 0 {
+		r.fail(errCounter)
 	}
+	if !(x.bal < maxTokens && x.bal > -maxTokens && x.rate >= 0 && x.rate < maxTokens) {
+		r.fail(errBalance)
+	}
+	x.waits, x.plan = waits{}, 0
 	if x.flags&grantWaits != 0 {
-		for _, v := range [...]*int64{&x.waits.cost, &x.waits.refused, &x.waits.next, &x.waits.reset, &x.waits.delay, &x.waits.held} {
-			if *v = r.i(); *v < 0 && r.err == nil {
-				r.err = errors.New("a wait out of range")
-			}
-		}
+		r.waits(&x.waits)
 	}
 	if x.flags&grantPlan != 0 {
 		x.plan = r.u()
 	}
-	return x
 }
 
-func (r *reader) copies() []copyOf {
-	cs := make([]copyOf, r.list(11))
+func (r *reader) waits(w *waits) {
+	*w = waits{cost: r.i(), refused: r.i(), next: r.i(), reset: r.i(), delay: r.i(), held: r.i()}
+	if w.cost|w.refused|w.next|w.reset|w.delay|w.held < 0 {
+		r.fail(errWait)
+	}
+}
+
+func (r *reader) copies() []copyOf { return r.copiesInto(nil) }
+
+func (r *reader) copiesInto(cs []copyOf) []copyOf {
+	cs = sized(cs, r.list(11))
 	for i := range cs {
-		part := r.u()
-		c := copyOf{part: int(min(part, 1<<20)), limit: r.s(), plan: r.s(), key: r.s()}
-		flags := r.u()
-		c.base, c.full = flags&1 != 0, flags&2 != 0
-		c.bal, c.brought, c.cap, c.out = r.f(), r.f(), r.f(), r.f()
-		if !(c.bal < maxTokens && c.bal > -maxTokens && c.brought >= 0 && c.brought < maxTokens && c.cap >= 0 && c.cap < maxTokens && c.out >= 0 && c.out < maxTokens) && r.err == nil {
-			r.err = errors.New("a balance out of range")
+		r.copyOf(&cs[i])
+		if r.err != nil {
+			break
 		}
-		c.state = r.b()
-		if n := r.list(7); n > 0 {
-			c.entries = make([]handedEntry, n)
-			for j := range c.entries {
-				c.entries[j] = handedEntry{lender: r.s(), inc: r.u(), generation: generation{number: r.u()}}
-				r.counters(&c.entries[j].generation)
-			}
-		}
-		cs[i] = c
 	}
 	return cs
+}
+
+func (r *reader) copyOf(c *copyOf) {
+	*c = copyOf{part: int(min(r.u(), 1<<20)), limit: r.s(), plan: r.s(), key: r.s()}
+	flags := r.u()
+	c.base, c.full = flags&1 != 0, flags&2 != 0
+	c.bal, c.brought, c.cap, c.out = r.f(), r.f(), r.f(), r.f()
+	if !(c.bal < maxTokens && c.bal > -maxTokens && c.brought >= 0 && c.brought < maxTokens && c.cap >= 0 && c.cap < maxTokens && c.out >= 0 && c.out < maxTokens) {
+		r.fail(errBalance)
+	}
+	c.state = r.b()
+	if n := r.list(7); n > 0 {
+		c.entries = make([]handedEntry, n)
+		for j := range c.entries {
+			c.entries[j] = handedEntry{lender: r.s(), inc: r.u(), generation: generation{number: r.u()}}
+			r.counters(&c.entries[j].generation)
+		}
+	}
 }
 
 // maxMembers bounds what a message may say of the number of members.

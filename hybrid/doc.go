@@ -23,8 +23,8 @@
 // credit: what now), ask.go (waiting for the owner), account.go, ledger.go and meter.go (the two sides), partition.go (which shares the owner
 // holds), lend.go (to whom this node lends), fallback.go (the owner is silent), local.go (who decides alone), tick.go, receive.go, view.go
 // (membership and K), handoff.go and standby.go (changes of owner), began.go (a cluster that starts), save.go and restore.go (a stop of
-// the whole cluster), held.go (what differs for permits), permit.go and forward.go (the permits themselves), top.go (who uses most), message.go and decode.go (the
-// wire).
+// the whole cluster), held.go (what differs for permits), permit.go and forward.go (the permits themselves), top.go (who uses most), message.go, decode.go and wire.go
+// (the wire).
 //
 // # Guarantees
 //

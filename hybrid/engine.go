@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"log/slog"
@@ -17,7 +18,7 @@ import (
 // Network carries an engine's messages to other members.
 type Network interface {
 	// Send is one way and may lose, double, delay and reorder. It must not block for long
-	// and must not keep msg. Messages are at most Config.MaxMessage bytes.
+	// and must not keep msg, which the engine writes to again. Messages are at most Config.MaxMessage bytes.
 	Send(to string, msg []byte) error
 	// Transfer delivers a message of any size or fails. It may block.
 	Transfer(to string, msg []byte) error
@@ -150,9 +151,11 @@ type Engine struct {
 	kept         kept     // from before the cluster stopped
 	undelivered  [][]byte // hand-offs of a node that leaves that were given up
 
-	out []outgoing
-	w   *writer
-	off rules
+	out      *outbox   // what is to be sent once the lock is released; nil: nothing
+	outboxes sync.Pool // of *outbox
+	decoders sync.Pool // of *decoder
+	grants   []grant   // answers to the reports of a message, while it is taken in
+	off      rules
 }
 
 // rules are safety rules that a test can switch off, to show that its schedules would notice their absence.
@@ -171,6 +174,12 @@ type outgoing struct {
 	bulk bool
 }
 
+// outbox is what was queued in one visit to the lock. The messages that are not bulk lie in w, and w is used again once they were sent.
+type outbox struct {
+	list []outgoing
+	w    writer
+}
+
 // New makes an engine. Run starts its loops; until SetView is called it has no members.
 func New(cfg Config) *Engine {
 	cfg = cfg.withDefaults()
@@ -179,7 +188,7 @@ func New(cfg Config) *Engine {
 		limits: xsync.NewMap[string, *Limit](),
 		kick:   make(chan struct{}, 1), done: make(chan struct{}),
 		byName: map[string]*peer{}, byGen: map[uint64]*account{}, standby: map[int]*standby{},
-		w: newWriter(), parallel: runtime.GOMAXPROCS(0),
+		parallel: runtime.GOMAXPROCS(0),
 	}
 	e.anchor.Store(e.epoch.UnixNano() - 1)
 	e.wallClock = func() int64 { return time.Now().UnixNano() }
@@ -266,9 +275,15 @@ func (e *Engine) Tick(now int64, late time.Duration) {
 	e.stats.tick.Store(int64(time.Since(start)))
 }
 
-// Receive takes in a message from a member. It keeps nothing of msg.
+// Receive takes in a message from a member. It keeps nothing of msg, which must not change before it returns.
 func (e *Engine) Receive(now int64, from string, msg []byte) {
-	m, err := decode(msg)
+	d, _ := e.decoders.Get().(*decoder)
+	if d == nil {
+		d = &decoder{}
+	}
+	defer e.decoders.Put(d)
+	defer d.release()
+	m, err := d.decode(msg)
 	if err != nil {
 		e.stats.malformed.Add(1)
 		e.log.Debug("message dropped", "from", from, "err", err)
@@ -284,19 +299,26 @@ func (e *Engine) Now() int64 { return e.now() }
 
 // unlock releases the lock and sends what was collected under it.
 func (e *Engine) unlock() {
-	out := e.out
+	box := e.out
 	e.out = nil
 	e.mu.Unlock()
-	for _, o := range out {
+	if box == nil {
+		return
+	}
+	for i := range box.list {
+		o := &box.list[i]
 		if o.bulk {
-			e.spawn(func() { e.transfer(o) })
-			continue
-		}
-		if err := e.cfg.Network.Send(o.to, o.msg); err != nil {
+			e.carry(*o)
+		} else if err := e.cfg.Network.Send(o.to, o.msg); err != nil {
 			e.stats.unsent.Add(1)
 		}
 	}
+	clear(box.list)
+	box.list, box.w.buf = box.list[:0], box.w.buf[:0]
+	e.outboxes.Put(box)
 }
+
+func (e *Engine) carry(o outgoing) { e.spawn(func() { e.transfer(o) }) }
 
 func (e *Engine) transfer(o outgoing) {
 	if err := e.cfg.Network.Transfer(o.to, o.msg); err != nil {
@@ -304,11 +326,35 @@ func (e *Engine) transfer(o outgoing) {
 	}
 }
 
-// send queues a message for a member; it carries the stamps that every message carries.
+// outbox is where what is queued now goes.
+func (e *Engine) outbox() *outbox {
+	if e.out == nil {
+		if e.out, _ = e.outboxes.Get().(*outbox); e.out == nil {
+			e.out = &outbox{}
+		}
+	}
+	return e.out
+}
+
+// post queues bytes for Network.Transfer, which may hold them for as long as it takes.
+func (e *Engine) post(to string, msg []byte) {
+	box := e.outbox()
+	box.list = append(box.list, outgoing{to, msg, true})
+}
+
+// send queues a message for a member; it carries the stamps that every message carries. It keeps nothing of m: the lists in it may be
+// used again at once.
 func (e *Engine) send(to *peer, m *message, now int64, bulk bool) {
 	m.stamp = stamp{e.inc, e.ownEpoch, now}
 	m.echo = to.stamp
-	e.out = append(e.out, outgoing{to.name, encode(e.w, m), bulk})
+	box := e.outbox()
+	start := len(box.w.buf)
+	box.w.message(m)
+	msg := box.w.buf[start:len(box.w.buf):len(box.w.buf)] // stays what it is where the buffer grows and moves
+	if bulk {
+		msg = bytes.Clone(msg) // it is sent when the buffer is in use again
+	}
+	box.list = append(box.list, outgoing{to.name, msg, bulk})
 	e.stats.sent.Add(1)
 	to.spokenAt = now
 }

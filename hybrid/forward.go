@@ -63,7 +63,7 @@ func encodeForwarded(kind uint64, f *forwarded) []byte {
 	w.s(f.permit)
 	w.i(f.ttl)
 	w.u(f.status)
-	return w.buf.Bytes()
+	return w.buf
 }
 
 // decodeForwarded reads what encodeForwarded wrote; kind 0: it is another kind of transfer.
@@ -76,8 +76,8 @@ func decodeForwarded(b []byte) (kind uint64, f forwarded, err error) {
 		return 0, f, nil
 	}
 	f = forwarded{id: r.u(), inc: r.u(), op: r.u(), limit: r.s(), key: r.s(), permit: r.s(), ttl: r.i(), status: r.u()}
-	if r.err == nil && r.src.Len() > 0 {
-		r.err = fmt.Errorf("%d bytes too many", r.src.Len())
+	if r.err == nil && r.left() > 0 {
+		r.err = fmt.Errorf("%d bytes too many", r.left())
 	}
 	if r.err != nil {
 		return kind, f, fmt.Errorf("%w: %w", errMessage, r.err)

@@ -59,7 +59,7 @@ func encodeHandOff(h *handOff) []byte {
 	w.u(h.since)
 	w.copies(h.copies)
 	w.began(h)
-	return w.buf.Bytes()
+	return w.buf
 }
 
 func decodeHandOff(b []byte) (*handOff, error) {
@@ -73,8 +73,8 @@ func decodeHandOff(b []byte) (*handOff, error) {
 	}
 	h := &handOff{restore: kind == kindRestore, id: r.u(), inc: r.u(), epoch: r.u(), parts: r.b(), fresh: r.b(), since: r.u(), copies: r.copies()}
 	r.began(h)
-	if r.err == nil && r.src.Len() > 0 {
-		r.err = fmt.Errorf("%d bytes too many", r.src.Len())
+	if r.err == nil && r.left() > 0 {
+		r.err = fmt.Errorf("%d bytes too many", r.left())
 	}
 	if r.err != nil {
 		return nil, fmt.Errorf("%w: %w", errMessage, r.err)
@@ -430,7 +430,7 @@ func (e *Engine) tickHandOff(now int64) {
 		keep = append(keep, h)
 		if now >= h.next {
 			h.next = now + 3*e.tick
-			e.out = append(e.out, outgoing{h.to.name, h.msg, true})
+			e.post(h.to.name, h.msg)
 		}
 	}
 	e.handing = keep

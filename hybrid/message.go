@@ -1,11 +1,6 @@
 package hybrid
 
-import (
-	"bytes"
-	"errors"
-
-	"github.com/vmihailenco/msgpack/v5"
-)
+import "errors"
 
 // version is the first element of every message. A reader drops what it does not know.
 const version = 1
@@ -126,29 +121,6 @@ func newBits(n int) bits      { return make(bits, (n+7)/8) }
 func (b bits) set(i int)      { b[i/8] |= 1 << (i % 8) }
 func (b bits) has(i int) bool { return i/8 < len(b) && b[i/8]&(1<<(i%8)) != 0 }
 
-// writer collects the first error of the encoder; bytes.Buffer has none, so none is expected.
-type writer struct {
-	buf bytes.Buffer
-	enc *msgpack.Encoder
-}
-
-func newWriter() *writer {
-	w := &writer{}
-	w.enc = msgpack.NewEncoder(&w.buf)
-	return w
-}
-func (w *writer) u(v uint64)  { _ = w.enc.EncodeUint(v) }
-func (w *writer) i(v int64)   { _ = w.enc.EncodeInt(v) }
-func (w *writer) f(v float64) { _ = w.enc.EncodeFloat64(v) }
-func (w *writer) s(v string)  { _ = w.enc.EncodeString(v) }
-func (w *writer) b(v []byte)  { _ = w.enc.EncodeBytes(v) }
-func (w *writer) list(n int)  { _ = w.enc.EncodeArrayLen(n) }
-func (w *writer) stamp(s stamp) {
-	w.u(s.inc)
-	w.u(s.epoch)
-	w.i(s.at)
-}
-
 // Flags of a message: which sections follow.
 const (
 	hasProbe = 1 << iota
@@ -163,28 +135,31 @@ const (
 )
 
 func (m *message) sections() (flags uint64) {
-	for _, x := range [...]struct {
-		bit uint64
-		has bool
-	}{
-		{hasProbe, m.probe}, {hasOwns, m.owns != nil}, {hasLoan, m.loan != nil}, {hasReports, len(m.reports) > 0},
-		{hasGrants, len(m.grants) > 0 || m.re != 0}, {hasStandby, m.seq != 0}, {hasWhole, m.whole != nil}, {hasAcks, len(m.acks) > 0}, {hasHanded, len(m.handed) > 0},
-	} {
-		if x.has {
-			flags |= x.bit
+	has := func(bit uint64, yes bool) {
+		if yes {
+			flags |= bit
 		}
 	}
+	has(hasProbe, m.probe)
+	has(hasOwns, m.owns != nil)
+	has(hasLoan, m.loan != nil)
+	has(hasReports, len(m.reports) > 0)
+	has(hasGrants, len(m.grants) > 0 || m.re != 0)
+	has(hasStandby, m.seq != 0)
+	has(hasWhole, m.whole != nil)
+	has(hasAcks, len(m.acks) > 0)
+	has(hasHanded, len(m.handed) > 0)
 	return flags
 }
 
-// encode writes a message; the result is the caller's to keep.
-func encode(w *writer, m *message) []byte {
+// message appends m. It keeps nothing of it.
+func (w *writer) message(m *message) {
 	flags := m.sections()
-	w.buf.Reset()
-	w.u(version)
-	w.u(flags)
-	w.stamp(m.stamp)
-	w.stamp(m.echo)
+	b, i := w.room(8 * maxNumber)
+	i = putUint(b, i, version)
+	i = putUint(b, i, flags)
+	i = putStamp(b, i, m.stamp)
+	w.buf = b[:putStamp(b, i, m.echo)]
 	if flags&hasOwns != 0 {
 		w.b(m.owns)
 		w.u(uint64(m.k))
@@ -218,7 +193,12 @@ func encode(w *writer, m *message) []byte {
 	if flags&hasHanded != 0 {
 		w.ids(m.handed)
 	}
-	return bytes.Clone(w.buf.Bytes())
+}
+
+func putStamp(b []byte, i int, s stamp) int {
+	i = putUint(b, i, s.inc)
+	i = putUint(b, i, s.epoch)
+	return putInt(b, i, s.at)
 }
 
 func (w *writer) ids(ids []uint64) {
@@ -242,70 +222,89 @@ func (w *writer) loan(l *loan) {
 }
 
 func (w *writer) report(r *report) {
-	w.s(r.limit)
-	w.s(r.plan)
-	w.s(r.key)
-	w.u(r.gen)
-	for _, v := range [...]int64{r.g, r.c, r.r, r.u, r.denied, r.want, r.least} {
-		w.i(v)
+	b, i := w.room(3*maxLength + len(r.limit) + len(r.plan) + len(r.key) + 13*maxNumber)
+	i = putString(b, i, r.limit)
+	i = putString(b, i, r.plan)
+	i = putString(b, i, r.key)
+	i = putUint(b, i, r.gen)
+	i = putInt(b, i, r.g)
+	i = putInt(b, i, r.c)
+	i = putInt(b, i, r.r)
+	i = putInt(b, i, r.u)
+	i = putInt(b, i, r.denied)
+	i = putInt(b, i, r.want)
+	i = putInt(b, i, r.least)
+	if i = putUint(b, i, r.was.number); r.was.number != 0 {
+		i = putCounters(b, i, &r.was)
 	}
-	if w.u(r.was.number); r.was.number != 0 {
-		w.counters(&r.was)
-	}
+	w.buf = b[:i]
 }
 
-func (w *writer) counters(g *generation) {
-	for _, v := range [...]int64{g.g, g.c, g.r, g.u} {
-		w.i(v)
-	}
+func putCounters(b []byte, i int, g *generation) int {
+	i = putInt(b, i, g.g)
+	i = putInt(b, i, g.c)
+	i = putInt(b, i, g.r)
+	return putInt(b, i, g.u)
 }
 
 func (w *writer) grant(g *grant) {
-	w.u(g.gen)
-	for _, v := range [...]int64{g.g, g.c, g.r, g.u} {
-		w.i(v)
-	}
-	w.f(bound(g.bal)) // what a reader refuses would make it drop all that travels together
-	w.f(g.rate)
-	w.i(g.out)
-	w.u(g.flags)
+	b, i := w.room(16 * maxNumber)
+	i = putUint(b, i, g.gen)
+	i = putInt(b, i, g.g)
+	i = putInt(b, i, g.c)
+	i = putInt(b, i, g.r)
+	i = putInt(b, i, g.u)
+	i = putFloat(b, i, bound(g.bal)) // what a reader refuses would make it drop all that travels together
+	i = putFloat(b, i, g.rate)
+	i = putInt(b, i, g.out)
+	i = putUint(b, i, g.flags)
 	if g.flags&grantWaits != 0 {
-		for _, v := range [...]int64{g.waits.cost, g.waits.refused, g.waits.next, g.waits.reset, g.waits.delay, g.waits.held} {
-			w.i(v)
-		}
+		i = putInt(b, i, g.waits.cost)
+		i = putInt(b, i, g.waits.refused)
+		i = putInt(b, i, g.waits.next)
+		i = putInt(b, i, g.waits.reset)
+		i = putInt(b, i, g.waits.delay)
+		i = putInt(b, i, g.waits.held)
 	}
 	if g.flags&grantPlan != 0 {
-		w.u(g.plan)
+		i = putUint(b, i, g.plan)
 	}
+	w.buf = b[:i]
 }
 
 func (w *writer) copies(cs []copyOf) {
 	w.list(len(cs))
 	for i := range cs {
-		c := &cs[i]
-		var flags uint64
-		if c.base {
-			flags |= 1
-		}
-		if c.full {
-			flags |= 2
-		}
-		w.u(uint64(c.part))
-		w.s(c.limit)
-		w.s(c.plan)
-		w.s(c.key)
-		w.u(flags)
-		w.f(c.bal)
-		w.f(c.brought)
-		w.f(c.cap)
-		w.f(c.out)
-		w.b(c.state)
-		w.list(len(c.entries))
-		for i := range c.entries {
-			w.s(c.entries[i].lender)
-			w.u(c.entries[i].inc)
-			w.u(c.entries[i].number)
-			w.counters(&c.entries[i].generation)
-		}
+		w.copyOf(&cs[i])
+	}
+}
+
+func (w *writer) copyOf(c *copyOf) {
+	var flags uint64
+	if c.base {
+		flags |= 1
+	}
+	if c.full {
+		flags |= 2
+	}
+	b, i := w.room(5*maxLength + len(c.limit) + len(c.plan) + len(c.key) + len(c.state) + 6*maxNumber)
+	i = putUint(b, i, uint64(c.part))
+	i = putString(b, i, c.limit)
+	i = putString(b, i, c.plan)
+	i = putString(b, i, c.key)
+	i = putUint(b, i, flags)
+	i = putFloat(b, i, c.bal)
+	i = putFloat(b, i, c.brought)
+	i = putFloat(b, i, c.cap)
+	i = putFloat(b, i, c.out)
+	i = putBytes(b, i, c.state)
+	w.buf = b[:putList(b, i, len(c.entries))]
+	for j := range c.entries {
+		x := &c.entries[j]
+		b, i := w.room(maxLength + len(x.lender) + 6*maxNumber)
+		i = putString(b, i, x.lender)
+		i = putUint(b, i, x.inc)
+		i = putUint(b, i, x.number)
+		w.buf = b[:putCounters(b, i, &x.generation)]
 	}
 }

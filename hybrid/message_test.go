@@ -241,8 +241,9 @@ func TestAnnouncedLengthsAllocateNothing(t *testing.T) {
 		w := newWriter()
 		w.u(version)
 		w.u(flags)
-		w.stamp(stamp{})
-		w.stamp(stamp{})
+		for range 6 { // two stamps
+			w.u(0)
+		}
 		return w
 	}
 	handOffHead := func() *writer {
@@ -258,7 +259,7 @@ func TestAnnouncedLengthsAllocateNothing(t *testing.T) {
 	}
 	list := func(w *writer, n int) []byte {
 		w.list(n)
-		return append(w.buf.Bytes(), make([]byte, padding)...)
+		return append(w.buf, make([]byte, padding)...)
 	}
 	message := func(b []byte) func() {
 		return func() {

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"testing"
@@ -187,6 +188,7 @@ type mangled struct {
 func (m *mangled) Send(to string, msg []byte) error {
 	n := (*simNode)(m.simNetwork)
 	w := n.w
+	msg = bytes.Clone(msg)
 	for range 3 {
 		w.after(w.uniform(m.spread), func() { w.deliver(n, w.named(to), msg) })
 	}

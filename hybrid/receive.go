@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// receive takes in one message. Whatever it says twice, late or out of order changes nothing.
+// receive takes in one message. Whatever it says twice, late or out of order changes nothing. What is kept of m is copied: see decoder.
 func (e *Engine) receive(now int64, from string, m *message) {
 	if e.self == nil || from == e.cfg.Node || m.stamp.inc == 0 {
 		return
@@ -24,7 +24,7 @@ func (e *Engine) receive(now int64, from string, m *message) {
 			if p.k, p.kAt = m.k, now; m.k > e.k {
 				e.countMembers(now)
 			}
-			if p.owns = m.owns; e.pendings {
+			if e.pendings {
 				e.dropPending(p, m.owns)
 			}
 		}
@@ -39,7 +39,7 @@ func (e *Engine) receive(now int64, from string, m *message) {
 	if m.loan != nil {
 		e.borrow(p, m, now)
 	}
-	reply := &message{}
+	grants := e.grants[:0]
 	if len(m.reports) > 0 && m.echo.inc != 0 && m.echo.inc != e.inc {
 		// Said to an earlier life of this node. Its sender will hear of this one, and say what it owes anew: charged
 		// now, it would be charged twice.
@@ -47,14 +47,15 @@ func (e *Engine) receive(now int64, from string, m *message) {
 	}
 	for i := range m.reports {
 		if g := e.handle(p, m.stamp.inc, &m.reports[i], now); g != nil {
-			reply.grants = append(reply.grants, *g)
+			grants = append(grants, *g)
 		}
 	}
 	e.receiveGrants(p, m, now)
 	e.receiveStandby(p, m, now)
-	if m.probe || len(reply.grants) > 0 {
-		e.sendGrants(p, reply.grants, m.stamp.at, now)
+	if m.probe || len(grants) > 0 {
+		e.sendGrants(p, grants, m.stamp.at, now)
 	}
+	e.grants = grants
 }
 
 // size is about the most bytes that a grant takes.
@@ -120,7 +121,7 @@ func (e *Engine) reborn(p *peer, inc uint64, now int64) {
 		}
 	}
 	known := p.inc != 0
-	p.inc, p.stamp, p.loanAt, p.owns = inc, stamp{}, 0, nil
+	p.inc, p.stamp, p.loanAt = inc, stamp{}, 0
 	e.heirReborn(p)
 	e.restore(p, now)
 	if !known {

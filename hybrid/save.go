@@ -321,7 +321,7 @@ func encodeSaved(kind uint64, s *saved) []byte {
 		w.i(r.age)
 		w.u(r.lineage)
 	}
-	return w.buf.Bytes()
+	return w.buf
 }
 
 // decodeSaved reads what encodeSaved wrote. Anything else is an error, never a panic.
@@ -345,8 +345,8 @@ func decodeSaved(kind uint64, b []byte) (*saved, error) {
 			break
 		}
 	}
-	if r.err == nil && r.src.Len() > 0 {
-		r.err = fmt.Errorf("%d bytes too many", r.src.Len())
+	if r.err == nil && r.left() > 0 {
+		r.err = fmt.Errorf("%d bytes too many", r.left())
 	}
 	if r.err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSnapshot, r.err)

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"testing"
@@ -35,7 +36,7 @@ func (n bareNetwork) Send(to string, msg []byte) error {
 	n.b.sent++
 	n.b.bytes += len(msg)
 	if !n.b.drop {
-		n.b.queue = append(n.b.queue, letter{n.from, to, msg})
+		n.b.queue = append(n.b.queue, letter{n.from, to, bytes.Clone(msg)})
 	}
 	return nil
 }
@@ -87,6 +88,7 @@ func (b *bare) flush() {
 		b.queue = nil
 		for _, l := range q {
 			b.engines[l.to].Receive(b.now, l.from, l.msg)
+			spoil(l.msg)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/jatah-io/jatah/bucket"
 )
@@ -266,8 +267,27 @@ func (e *Engine) record(from *peer, m *message, c *copyOf, now int64) {
 		delete(s.records, k)
 		return
 	}
-	s.records[k] = &record{m.seq, now, *c}
-	s.records[k].c.at = now
+	if r == nil {
+		k = standbyKey{strings.Clone(c.limit), strings.Clone(c.key), c.base}
+		if l, ok := e.limits.Load(c.limit); ok {
+			k.limit = l.def.Load().Name
+		}
+		r = &record{c: copyOf{limit: k.limit, key: k.key}}
+		s.records[k] = r
+	}
+	r.take(c)
+	r.seq, r.at, r.c.at = m.seq, now, now
+}
+
+// take copies what a message says anew of the key. Whose credit is out only hand-offs say.
+func (r *record) take(c *copyOf) {
+	old := r.c
+	r.c = *c
+	r.c.limit, r.c.plan, r.c.key, r.c.entries = old.limit, old.plan, old.key, nil
+	if old.plan != c.plan {
+		r.c.plan = strings.Clone(c.plan)
+	}
+	r.c.state = append(old.state[:0], c.state...)
 }
 
 // adopt starts a partition from what this node kept of it as heir: every share brings its part of the balances along.

@@ -51,8 +51,7 @@ type peer struct {
 	echoed      int64 // the newest own time it has echoed
 	heardAt     int64 // when it last echoed something new: proof that both directions work
 	spokenAt    int64
-	owns        bits // partitions it says it owns
-	k           int  // how many members it counts, when it last said so
+	k           int // how many members it counts, when it last said so
 	kAt         int64
 	counts      uint64 // the incarnation of this node that it is known to have in its view
 	loanAt      int64  // its own time of the newest loan taken in

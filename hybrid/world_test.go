@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"bytes"
 	"container/heap"
 	"errors"
 	"fmt"
@@ -264,6 +265,13 @@ func (s *simNetwork) Transfer(to string, msg []byte) error {
 	return nil
 }
 
+// spoil overwrites a packet that was taken in, as the next one would: an engine that kept a part of it decides nonsense from here on.
+func spoil(msg []byte) {
+	for i := range msg {
+		msg[i] = 0xa5
+	}
+}
+
 // deliver loses, doubles and delays.
 func (w *world) deliver(from, to *simNode, msg []byte) {
 	if w.rng.Float64() < w.loss {
@@ -278,7 +286,11 @@ func (w *world) deliver(from, to *simNode, msg []byte) {
 		if w.loss > 0 && w.rng.Float64() < 0.02 {
 			d += w.uniform(400 * ms)
 		}
-		w.arrive(d, from, to, to.life, func() { to.e.Receive(to.clock(), from.name, msg) })
+		mine := bytes.Clone(msg) // Send must not keep it, and it may come more than once
+		w.arrive(d, from, to, to.life, func() {
+			to.e.Receive(to.clock(), from.name, mine)
+			spoil(mine)
+		})
 	}
 }
 
