@@ -77,8 +77,8 @@ func (e *Engine) sendAsk(a *account, now int64) {
 	switch {
 	case a.owner == nil:
 	case a.owner == e.self:
-		if g := e.handle(e.self, e.inc, &r, now); g != nil {
-			e.answer(a, g, now, now)
+		if g, ok := e.handle(e.self, e.inc, &r, now); ok {
+			e.answer(a, &g, now, now)
 		}
 	default:
 		e.send(a.owner, &message{reports: []report{r}}, now, false)
@@ -190,8 +190,8 @@ func (e *Engine) say(a *account, now int64) {
 	switch a.owner {
 	case nil:
 	case e.self:
-		if g := e.handle(e.self, e.inc, &r, now); g != nil {
-			e.apply(a, g, now, now)
+		if g, ok := e.handle(e.self, e.inc, &r, now); ok {
+			e.apply(a, &g, now, now)
 		}
 	default:
 		e.send(a.owner, &message{reports: []report{r}}, now, false)

@@ -197,28 +197,27 @@ func (e *Engine) roomForKey(l *Limit, now int64) bool {
 	return false
 }
 
-// handle is the owner's side of a report or an ask: nil if this node does not own the key.
-func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
+// handle is the owner's side of a report or an ask; ok false: this node does not own the key.
+func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) (g grant, ok bool) {
 	l, ok := e.limits.Load(m.limit)
 	if !ok {
-		return &grant{gen: m.gen, flags: grantNoLimit}
+		return grant{gen: m.gen, flags: grantNoLimit}, true
 	}
 	l = l.planOf(m.plan, m.key)
 	hash := e.hash(l, m.key)
 	p := e.parts[e.partOf(hash)]
 	if !p.owned {
-		return nil
+		return g, false
 	}
 	e.settleShares(p, now)
 	if m.g == 0 && m.c == 0 && m.u == 0 && m.want == 0 && m.was.number == 0 && e.stored(p, l, m.key, now) == nil {
 		x := e.peekLedger(p, l, m.key, hash, now) // a look stores nothing
-		g := e.grantOf(p, x, &entry{gen: m.gen}, 0, now)
-		return &g
+		return e.grantOf(p, x, &entry{gen: m.gen}, 0, now), true
 	}
 	x := e.ledger(p, l, m.key, hash, now)
 	if x == nil {
 		e.stats.overflows.Add(1)
-		return &grant{gen: m.gen, rate: 1e9 / float64(e.tick), flags: grantContended | grantRefused}
+		return grant{gen: m.gen, rate: 1e9 / float64(e.tick), flags: grantContended | grantRefused}, true
 	}
 	if x.limit != l && x.requested(from.name, inc, m) { // the plan of the last request holds, not that of some node which still has credit
 		p.retune(x, l, now)
@@ -227,8 +226,7 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 	had := x.returned(from.name, inc, m.gen)
 	n := e.settleReport(p, x, from.name, inc, m, now)
 	if n == nil {
-		g := e.grantOf(p, x, &entry{gen: m.gen}, grantUnknown, now)
-		return &g
+		return e.grantOf(p, x, &entry{gen: m.gen}, grantUnknown, now), true
 	}
 	known := !x.isPermits() || e.knowsHeld(p)
 	if known {
@@ -246,9 +244,9 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) *grant {
 	if n.r+n.u > had {
 		e.tell(p, x)
 	}
-	g := e.grantOf(p, x, n, flags, now)
+	g = e.grantOf(p, x, n, flags, now)
 	e.namePlan(&g, x, l)
-	return &g
+	return g, true
 }
 
 // requested says that a report tells of requests, and not only of credit that is held.

@@ -46,8 +46,8 @@ func (e *Engine) receive(now int64, from string, m *message) {
 		m.reports, m.probe = nil, true
 	}
 	for i := range m.reports {
-		if g := e.handle(p, m.stamp.inc, &m.reports[i], now); g != nil {
-			grants = append(grants, *g)
+		if g, ok := e.handle(p, m.stamp.inc, &m.reports[i], now); ok {
+			grants = append(grants, g)
 		}
 	}
 	e.receiveGrants(p, m, now)

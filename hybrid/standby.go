@@ -225,7 +225,7 @@ func (e *Engine) receiveStandby(from *peer, m *message, now int64) {
 		from.acks = append(from.acks, m.seq)
 		if len(from.acks) >= 64 {
 			e.send(from, &message{acks: from.acks}, now, false)
-			from.acks = nil
+			from.acks = from.acks[:0]
 		}
 	}
 	if m.owns != nil {

@@ -54,36 +54,40 @@ func (e *Engine) doTick(now, late int64) {
 // beat is the packet of a tick to one member. Reports and grants that do not fit go in packets of their own.
 func (e *Engine) beat(p *peer, owns bits, now int64) {
 	m := &message{owns: owns, k: e.ownK, loan: e.lendTo(p, now), whole: e.wholeFor(p), acks: p.acks}
-	p.acks = nil
+	p.acks = p.acks[:0] // whoever sends keeps nothing
 	room := e.cfg.MaxMessage - 100 - 3*len(owns) - 10*len(m.acks)
 	if m.loan != nil {
 		room -= len(m.loan.formers) * (40 + len(owns))
 	}
-	for len(p.due) > 0 && room > p.due[0].size() {
-		room -= p.due[0].size()
-		m.grants = append(m.grants, p.due[0])
-		p.due = p.due[1:]
+	n := 0
+	for ; n < len(p.due) && room > p.due[n].size(); n++ {
+		room -= p.due[n].size()
 	}
+	m.grants = p.due[:n]
 	e.pack(p, m, room, now)
-	if len(p.due) > 0 {
-		e.sendGrants(p, p.due, 0, now)
-		p.due = nil
+	if n < len(p.due) {
+		e.sendGrants(p, p.due[n:], 0, now)
 	}
+	p.due = p.due[:0]
 }
 
 // pack sends m with the peer's reports, in as few messages as they fit in.
 func (e *Engine) pack(p *peer, m *message, room int, now int64) {
-	for _, r := range p.reports {
+	from := 0
+	for i := range p.reports {
+		r := &p.reports[i]
 		size := 66 + len(r.limit) + len(r.plan) + len(r.key)
 		if size > room {
+			m.reports = p.reports[from:i]
 			e.send(p, m, now, false)
-			m, room = &message{}, e.cfg.MaxMessage-100
+			m, room, from = &message{}, e.cfg.MaxMessage-100, i
 		}
-		m.reports = append(m.reports, r)
 		room -= size
 	}
-	p.reports = p.reports[:0]
+	m.reports = p.reports[from:]
 	e.send(p, m, now, false)
+	clear(p.reports) // so that no key is kept for them
+	p.reports = p.reports[:0]
 }
 
 // Holding times of credit, in ticks.
@@ -146,8 +150,8 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 	if a.owner == e.self {
 		if k != a.sent || !settled || a.denied.Load() > 0 && a.left() > 0 {
 			r := a.report(now)
-			if g := e.handle(e.self, e.inc, &r, now); g != nil {
-				e.apply(a, g, now, now)
+			if g, ok := e.handle(e.self, e.inc, &r, now); ok {
+				e.apply(a, &g, now, now)
 			}
 			settled = a.counters() == a.ack
 		}
