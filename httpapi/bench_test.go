@@ -67,7 +67,7 @@ func TestTakeAllocatesLittle(t *testing.T) {
 	}
 }
 
-func BenchmarkTake(b *testing.B) {
+func BenchmarkTakeHandler(b *testing.B) {
 	a := newAPI(b, Config{}, bigLimit())
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
@@ -79,7 +79,7 @@ func BenchmarkTake(b *testing.B) {
 	})
 }
 
-func BenchmarkTakeDenied(b *testing.B) {
+func BenchmarkTakeHandlerDenied(b *testing.B) {
 	a := newAPI(b, Config{}, jatah.Limit{Name: "api", Rate: jatah.Per(1, 24*60*60e9), Burst: 1})
 	a.take(benchBody)
 	b.ReportAllocs()
@@ -90,7 +90,7 @@ func BenchmarkTakeDenied(b *testing.B) {
 	}
 }
 
-func BenchmarkBatchOf100(b *testing.B) {
+func BenchmarkBatchHandler(b *testing.B) {
 	a := newAPI(b, Config{}, bigLimit())
 	b.ReportAllocs()
 	body := `{"takes":[` + strings.Repeat(benchBody+",", 99) + benchBody + `]}`

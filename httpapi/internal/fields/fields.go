@@ -54,8 +54,9 @@ type Values [Num]string
 
 // Set collects values in one buffer, to make them one string at the end. The zero value is ready; it is for one goroutine.
 type Set struct {
-	b   []byte
-	end [Num]int
+	b             []byte
+	end           [Num]int
+	policy, limit string // those that are made already; "": see end
 }
 
 func (s *Set) done(i int) { s.end[i] = len(s.b) }
@@ -67,6 +68,12 @@ func (s *Set) Values() *Values {
 		if end > from {
 			vals[i], from = all[from:end], end
 		}
+	}
+	if s.policy != "" {
+		vals[Policy] = s.policy
+	}
+	if s.limit != "" {
+		vals[Limit] = s.limit
 	}
 	return vals
 }
@@ -103,9 +110,13 @@ func (s *Set) Add(o Options, wall func() time.Time, items ...Item) {
 			one = item
 		}
 	}
-	d := one.Decision
 	s.b = strconv.AppendInt(s.b, one.Limit.Capacity(), 10)
 	s.done(Limit)
+	s.left(o, wall, one.Decision)
+}
+
+// left takes what was decided of the one limit that the fields besides the lists tell of.
+func (s *Set) left(o Options, wall func() time.Time, d *jatah.Decision) {
 	s.b = strconv.AppendInt(s.b, d.Remaining, 10)
 	s.done(Remaining)
 	if d.ResetAfter == jatah.Never {
