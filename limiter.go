@@ -23,6 +23,7 @@ type Limiter struct {
 	queues *xsync.Map[string, *queue] // of the keys that somebody waits for
 	shut   atomic.Bool                // nobody may wait any more
 	slack  int64                      // ns: how much sooner those behind a denied request may pass than it says, see slackOf
+	cache  termsCache
 }
 
 func newLimiter(h *hybrid.Limit, now func() int64, slack time.Duration) *Limiter {
@@ -132,57 +133,4 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	err := l.l.Reset(ctx, key)
 	l.wake(key)
 	return err
-}
-
-// Request is one of many decisions that are asked for together.
-type Request struct {
-	Limit, Key string
-	Cost       int64
-	Plan       string // "": none is named
-}
-
-// Batch decides independent requests, in their order, and waits for all owners at once. An unknown limit is told
-// in that Decision's Err.
-func (n *Node) Batch(ctx context.Context, reqs []Request) []Decision {
-	ds := make([]Decision, len(reqs))
-	type wait struct {
-		i int
-		l *hybrid.Limit
-		p *hybrid.Pending
-		x *hybrid.All // of a limit with a parent
-	}
-	var waits []wait
-	for i, r := range reqs {
-		l, ok := n.e.Lookup(r.Limit)
-		if !ok {
-			ds[i] = Decision{RetryAfter: bucket.Never, Err: ErrUnknownLimit}
-			continue
-		}
-		l, err := planOf(l, r.Plan)
-		if err == nil {
-			err = checkKey(r.Key)
-		}
-		if err != nil {
-			ds[i] = badDecision(l, err)
-			continue
-		}
-		if l.Parent() != nil {
-			waits = append(waits, wait{i, l, nil, l.BeginUnder(r.Key, r.Cost)})
-			continue
-		}
-		d, p := l.Begin(r.Key, r.Cost)
-		if p == nil {
-			ds[i] = d
-			continue
-		}
-		waits = append(waits, wait{i, l, p, nil})
-	}
-	for _, w := range waits {
-		if w.x != nil {
-			ds[w.i] = w.x.Finish(ctx).Decisions[0]
-			continue
-		}
-		ds[w.i] = w.l.Finish(ctx, w.p)
-	}
-	return ds
 }

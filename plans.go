@@ -34,18 +34,6 @@ func (l *Limiter) Plan(name string) (*Limiter, error) {
 	return x, nil
 }
 
-// For is the definition as it holds for a request of this key by this handle: with the amounts of the key's override, or else of the handle's
-// plan, or else of the limit. plan is the name of the plan that has them, "" if they are the limit's or an override's own. The definition has
-// neither Plans nor Overrides.
-func (l *Limiter) For(key string) (holds Limit, plan string) {
-	h := l.l.For(key)
-	s := h.Spec()
-	s.Plans, s.Overrides = nil, nil
-	holds = limitOf(s)
-	holds.Costs = l.costs.Load().costs
-	return holds, namedPlan(h.PlanName())
-}
-
 // namedPlan leaves out the names that the plans of overrides with amounts of their own have.
 func namedPlan(name string) string {
 	if ownPlan(name) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"net/http"
 	"strconv"
 
@@ -23,8 +24,10 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request) {
 
 // answerBatch leaves the body of the answer in s.out.
 func (h *Handler) answerBatch(r *http.Request, s *scratch) (p *problem) {
-	if _, p = readQuery(r); p != nil {
-		return p
+	if r.URL.RawQuery != "" {
+		if _, p = readQuery(r); p != nil {
+			return p
+		}
 	}
 	if p = checkType(r.Header); p != nil {
 		return p
@@ -32,51 +35,93 @@ func (h *Handler) answerBatch(r *http.Request, s *scratch) (p *problem) {
 	if s.in, p = readBody(r, s.in); p != nil {
 		return p
 	}
-	items, p := decodeBatch(s.in, h.cfg.MaxBatch)
-	if p != nil {
+	if p = h.readTakes(s); p != nil {
 		return p
 	}
-	takes, bad := make([]take, len(items)), make([]*problem, len(items))
-	limits := make([]terms, len(items))
-	asks := make([]jatah.Request, 0, len(items))
-	for i, item := range items {
-		if takes[i], limits[i], bad[i] = h.readItem(item); bad[i] == nil {
-			asks = append(asks, jatah.Request{Limit: limits[i].Name, Key: takes[i].key, Cost: takes[i].cost, Plan: string(takes[i].plan)})
+	defer s.forget()
+	for i := range s.items {
+		if it := &s.items[i]; it.bad == nil {
+			s.asks = append(s.asks, jatah.Ask{Limiter: it.limiter, Key: it.key, Cost: it.cost})
 		}
 	}
-	decisions := h.node.Batch(r.Context(), asks)
+	s.decisions = h.node.AppendBatch(r.Context(), s.decisions, s.asks)
+	h.appendResults(s)
+	return nil
+}
+
+// appendResults writes what was decided.
+func (h *Handler) appendResults(s *scratch) {
 	s.out = append(s.out[:0], `{"results":[`...)
-	for i := range takes {
+	decisions := s.decisions
+	for i := range s.items {
 		if i > 0 {
 			s.out = append(s.out, ',')
 		}
-		if bad[i] == nil {
+		it := &s.items[i]
+		if it.bad == nil {
 			d := &decisions[0]
 			decisions = decisions[1:]
 			if d.Err == nil {
 				if !d.OK {
-					h.refused.Note(limits[i].Name, takes[i].key, d.RetryAfter)
+					h.refused.Note(it.face.Name, it.key, d.RetryAfter)
 				}
-				s.out = appendDecision(s.out, &limits[i], d, takes[i].echo, takes[i].cost)
+				s.out = appendDecision(s.out, it.face, d, it.echo, it.cost)
 				continue
 			}
-			bad[i] = h.problemOf(d.Err, limits[i].Name)
+			it.bad = h.problemOf(d.Err, it.face.Name)
 		}
 		s.out = append(s.out, `{"error":`...)
-		s.out = append(appendProblem(s.out, bad[i]), '}')
+		s.out = append(appendProblem(s.out, it.bad), '}')
 	}
 	s.out = append(s.out, "]}\n"...)
+}
+
+// item is one take of several. bad says why it cannot be decided; limiter and face are nil then.
+type item struct {
+	take
+	limiter *jatah.Limiter
+	face    *face
+	bad     *problem
+}
+
+// readTakes reads {"takes":[...]} from s.in into s.items, with the limit of each. The problem is that of the whole body.
+func (h *Handler) readTakes(s *scratch) *problem {
+	items, ok := takesIn(s.in, s.items[:0], h.cfg.MaxBatch)
+	if !ok {
+		clear(items)
+		items = items[:0]
+		bodies, p := decodeBatch(s.in, h.cfg.MaxBatch)
+		if p != nil {
+			return p
+		}
+		for _, body := range bodies {
+			t, p := decodeTake(body)
+			items = append(items, item{take: t, bad: p})
+		}
+	}
+	s.items = items
+	var last *item
+	for i := range items {
+		it := &items[i]
+		if it.bad != nil {
+			continue
+		}
+		if last != nil && it.likely(last) {
+			it.limiter = last.limiter
+		} else if it.limiter, it.bad = h.limiterOf(&it.take); it.bad != nil {
+			continue
+		}
+		if terms := it.limiter.Terms(it.key); last != nil && last.face.Terms == terms {
+			it.face = last.face
+		} else {
+			it.face = h.faces.Of(terms, newFace)
+		}
+		last = it
+	}
 	return nil
 }
 
-// readItem decodes one take and finds what holds for its key.
-func (h *Handler) readItem(item []byte) (t take, l terms, p *problem) {
-	if t, p = decodeTake(item); p != nil {
-		return t, l, p
-	}
-	limiter, p := h.limiterOf(&t)
-	if p != nil {
-		return t, l, p
-	}
-	return t, termsOf(limiter, t.key), nil
+// likely says that a take is of the same limit as the one before, as most are in most batches, and needs nothing else of it.
+func (it *item) likely(last *item) bool {
+	return len(it.plan) == 0 && len(last.plan) == 0 && it.route == nil && bytes.Equal(it.limit, last.limit)
 }

@@ -71,13 +71,13 @@ func (h *Handler) decide(ctx context.Context, op operation, s *scratch, deny int
 	if d.Err != nil {
 		return a, h.problemOf(d.Err, string(t.limit))
 	}
-	l := termsOf(limiter, t.key)
-	s.out = append(appendDecision(s.out[:0], &l, &d, t.echo, t.cost), '\n')
-	h.cfg.decisionHeads(&s.heads, &l.Limit, &d, len(s.out), time.Now)
+	f := h.faceOf(limiter, t.key)
+	s.out = append(appendDecision(s.out[:0], f, &d, t.echo, t.cost), '\n')
+	h.cfg.decisionHeads(&s.heads, f, &d, len(s.out), time.Now)
 	a = answer{status: http.StatusOK, head: s.heads.Values(), body: s.out}
 	if !d.OK {
 		a.status = deniedAs(deny, &d)
-		h.refused.Note(l.Name, t.key, d.RetryAfter)
+		h.refused.Note(f.Name, t.key, d.RetryAfter)
 	}
 	return a, nil
 }

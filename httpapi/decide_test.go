@@ -381,7 +381,7 @@ func TestClosedNodeSaysSoEverywhere(t *testing.T) {
 
 func TestDryRunIsAllowedAndSaysSo(t *testing.T) {
 	l, d := perMinute("api", 10, 10), jatah.Decision{OK: true, DryRun: true, ResetAfter: time.Minute}
-	got := string(appendDecision(nil, &terms{Limit: l}, &d, []byte(`"u"`), 1))
+	got := string(appendDecision(nil, newFace(&jatah.Terms{Limit: l}), &d, []byte(`"u"`), 1))
 	want := `{"allowed":true,"limit":"api","key":"u","cost":1,"remaining":0,"retry_after_ms":0,"reset_after_ms":60000,"mode":"hybrid","source":"local","dry_run":true}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

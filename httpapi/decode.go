@@ -34,42 +34,65 @@ const (
 // once, none unknown, nothing after the object.
 func decodeTake(body []byte) (t take, p *problem) {
 	s := scanner{b: body}
+	if s.plain(&t) && spaceTo(body, s.i) == len(body) {
+		return t, nil
+	}
+	return decodeObject(body)
+}
+
+// decodeObject is decodeTake for all bodies.
+func decodeObject(body []byte) (t take, p *problem) {
+	s := scanner{b: body}
+	seen, p := s.object(&t)
+	if p != nil {
+		return t, p
+	}
+	if s.space(); s.i < len(body) {
+		return t, badBody("There is something after the JSON object, at byte %d; send one object only.", s.i+1)
+	}
+	return t, t.complete(seen)
+}
+
+// object reads the fields of a take, and says which there are.
+func (s *scanner) object(t *take) (seen int, p *problem) {
 	switch s.peek() {
 	case '{':
 		s.i++
 	case 0:
-		if s.i == len(body) {
-			return t, badBody(`The body is empty; send {"limit":"...","key":"..."}.`)
+		if s.i == len(s.b) {
+			return 0, badBody(`The body is empty; send {"limit":"...","key":"..."}.`)
 		}
-		return t, s.malformed("a JSON object")
+		return 0, s.malformed("a JSON object")
 	default:
-		return t, notObject(body)
+		return 0, notObject(s.b)
 	}
 	t.cost = 1
-	seen := 0
 	for more := !s.accept('}'); more; {
-		if p = s.member(&t, &seen); p != nil {
-			return t, p
+		if p = s.member(t, &seen); p != nil {
+			return seen, p
 		}
 		switch {
 		case s.accept(','):
 		case s.accept('}'):
 			more = false
 		default:
-			return t, s.malformed(`"," or "}"`)
+			return seen, s.malformed(`"," or "}"`)
 		}
 	}
-	switch s.space(); {
-	case s.i < len(body):
-		return t, badBody("There is something after the JSON object, at byte %d; send one object only.", s.i+1)
+	return seen, nil
+}
+
+// complete says which field is missing, or one too many.
+func (t *take) complete(seen int) *problem {
+	switch {
 	case seen&seenLimit == 0:
-		return t, badField("limit", "limit is missing; name the limit to ask.")
+		return badField("limit", "limit is missing; name the limit to ask.")
 	case seen&seenKey == 0:
-		return t, badField("key", "key is missing; say whose usage is counted, for example a user or an address.")
+		return badField("key", "key is missing; say whose usage is counted, for example a user or an address.")
 	case seen&seenCost != 0 && seen&seenRoute != 0:
-		return t, badField("route", "cost and route are both there; send a cost, or the route whose cost the limit names.")
+		return badField("route", "cost and route are both there; send a cost, or the route whose cost the limit names.")
 	}
-	return t, nil
+	return nil
 }
 
 // member reads one field and its value.

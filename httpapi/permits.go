@@ -118,8 +118,8 @@ func (h *Handler) acquire(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, undecided("The request ended before it was answered."))
 		return
 	}
-	limit := termsOf(l, b.key)
-	s.out = appendDecision(s.out[:0], &limit, &d, b.echo, 1)
+	limit := h.faceOf(l, b.key)
+	s.out = appendDecision(s.out[:0], limit, &d, b.echo, 1)
 	a := answer{status: deniedAs(deny, &d)}
 	if d.OK {
 		a.status = http.StatusOK
@@ -128,7 +128,7 @@ func (h *Handler) acquire(w http.ResponseWriter, r *http.Request) {
 		h.refused.Note(limit.Name, b.key, d.RetryAfter)
 	}
 	s.out = append(s.out, '\n')
-	h.cfg.decisionHeads(&s.heads, &limit.Limit, &d, len(s.out), time.Now)
+	h.cfg.decisionHeads(&s.heads, limit, &d, len(s.out), time.Now)
 	a.head, a.body = s.heads.Values(), s.out
 	h.write(w, a)
 }

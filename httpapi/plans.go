@@ -11,18 +11,6 @@ import (
 	"github.com/jatah-io/jatah"
 )
 
-// terms are what holds for the key of one request: the definition with the amounts of its plan or override. plan is the plan's name, "" if
-// they are the limit's or an override's own.
-type terms struct {
-	jatah.Limit
-	plan string
-}
-
-func termsOf(l *jatah.Limiter, key string) (t terms) {
-	t.Limit, t.plan = l.For(key)
-	return t
-}
-
 // underPlan is a limit under one of its plans.
 func underPlan(l *jatah.Limiter, name string) (*jatah.Limiter, *problem) {
 	under, err := l.Plan(name)

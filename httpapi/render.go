@@ -11,24 +11,40 @@ import (
 	"github.com/jatah-io/jatah/httpapi/internal/problems"
 )
 
+// face is what answers say of a limit whatever was decided. It is not changed once made.
+type face struct {
+	*jatah.Terms
+	heads           fields.Fixed
+	beforeKey, cost string // JSON, between what changes
+}
+
+func newFace(t *jatah.Terms) *face {
+	name := appendJSON([]byte(`,"limit":`), t.Name)
+	f := &face{Terms: t, heads: fields.FixedOf(&t.Limit), beforeKey: string(append(name, `,"key":`...)), cost: `,"cost":`}
+	if t.Plan != "" {
+		f.cost = string(appendJSON([]byte(`,"plan":`), t.Plan)) + f.cost
+	}
+	return f
+}
+
+// faceOf is the face of a limit as it holds for a key.
+func (h *Handler) faceOf(l *jatah.Limiter, key string) *face {
+	return h.faces.Of(l.Terms(key), newFace)
+}
+
 // appendDecision writes a decision as JSON. echo is the key as JSON. Who is allowed
 // has nothing to wait for, also after a charge that left the key in debt.
-func appendDecision(b []byte, l *terms, d *jatah.Decision, echo []byte, cost int64) []byte {
+func appendDecision(b []byte, f *face, d *jatah.Decision, echo []byte, cost int64) []byte {
 	retry := d.RetryAfter
 	if d.OK {
 		retry = 0
+		b = append(b, `{"allowed":true`...)
+	} else {
+		b = append(b, `{"allowed":false`...)
 	}
-	b = append(b, `{"allowed":`...)
-	b = strconv.AppendBool(b, d.OK)
-	b = append(b, `,"limit":`...)
-	b = appendJSON(b, l.Name)
-	b = append(b, `,"key":`...)
+	b = append(b, f.beforeKey...)
 	b = appendEcho(b, echo)
-	if l.plan != "" {
-		b = append(b, `,"plan":`...)
-		b = appendJSON(b, l.plan)
-	}
-	b = append(b, `,"cost":`...)
+	b = append(b, f.cost...)
 	b = strconv.AppendInt(b, cost, 10)
 	b = append(b, `,"remaining":`...)
 	b = strconv.AppendInt(b, d.Remaining, 10)
@@ -50,7 +66,7 @@ func appendDecision(b []byte, l *terms, d *jatah.Decision, echo []byte, cost int
 	}
 	if retry == jatah.Never {
 		b = append(b, `,"reason":`...)
-		b = appendJSON(b, neverReason(&l.Limit, cost))
+		b = appendJSON(b, neverReason(&f.Limit, cost))
 	}
 	return append(b, '}')
 }
@@ -99,7 +115,7 @@ func appendEcho(b, echo []byte) []byte {
 func appendJSON(b []byte, s string) []byte { return problems.AppendString(b, s) }
 
 // decisionHeads writes the header values of a decision. wall is when it was made.
-func (c *Config) decisionHeads(v *fields.Set, l *jatah.Limit, d *jatah.Decision, length int, wall func() time.Time) {
+func (c *Config) decisionHeads(v *fields.Set, f *face, d *jatah.Decision, length int, wall func() time.Time) {
 	retry := d.RetryAfter
 	if d.OK {
 		retry = 0
@@ -107,7 +123,7 @@ func (c *Config) decisionHeads(v *fields.Set, l *jatah.Limit, d *jatah.Decision,
 		retry = max(1, retry)
 	}
 	v.Begin(length, retry)
-	v.Add(c.fields(), wall, fields.Item{Limit: l, Decision: d})
+	v.One(c.fields(), wall, &f.heads, d)
 }
 
 // fields are the headers that decisions have.

@@ -12,34 +12,36 @@ import (
 
 // decideAll makes the decision about all takes in s.in together. The answer's body is s.out.
 func (h *Handler) decideAll(ctx context.Context, s *scratch, deny int) (a answer, p *problem) {
-	items, p := decodeBatch(s.in, h.cfg.MaxBatch)
-	if p != nil {
+	if p = h.readTakes(s); p != nil {
 		return a, p
 	}
+	defer s.forget()
+	items := s.items
 	if len(items) == 0 {
 		return a, badField("takes", "takes is empty; name at least one limit and key.")
 	}
-	takes, limits, asks := make([]take, len(items)), make([]terms, len(items)), make([]jatah.Request, len(items))
-	for i, item := range items {
-		if takes[i], limits[i], p = h.readItem(item); p != nil {
-			return a, inItem(i, p)
+	asks := make([]jatah.Request, len(items))
+	for i := range items {
+		it := &items[i]
+		if it.bad != nil {
+			return a, inItem(i, it.bad)
 		}
-		asks[i] = jatah.Request{Limit: limits[i].Name, Key: takes[i].key, Cost: takes[i].cost, Plan: string(takes[i].plan)}
+		asks[i] = jatah.Request{Limit: it.face.Name, Key: it.key, Cost: it.cost, Plan: string(it.plan)}
 	}
 	r := h.node.TakeAll(ctx, asks)
 	if r.Err != nil {
-		return a, h.problemOfAll(r, limits)
+		return a, h.problemOfAll(r, items)
 	}
-	s.out = appendAll(s.out[:0], &r, limits, takes)
+	s.out = appendAll(s.out[:0], &r, items)
 	i := tightest(&r)
-	h.cfg.decisionHeads(&s.heads, &limits[i].Limit, &r.Decisions[i], len(s.out), time.Now)
+	h.cfg.decisionHeads(&s.heads, items[i].face, &r.Decisions[i], len(s.out), time.Now)
 	a = answer{status: http.StatusOK, head: s.heads.Values(), body: s.out}
 	if !r.OK {
 		all := make([]*jatah.Decision, len(r.Decisions))
 		for i := range r.Decisions {
 			d := &r.Decisions[i]
 			if all[i] = d; !d.OK {
-				h.refused.Note(limits[i].Name, takes[i].key, d.RetryAfter)
+				h.refused.Note(items[i].face.Name, items[i].key, d.RetryAfter)
 			}
 		}
 		a.status = deniedAs(deny, all...)
@@ -47,7 +49,7 @@ func (h *Handler) decideAll(ctx context.Context, s *scratch, deny int) (a answer
 	return a, nil
 }
 
-func appendAll(b []byte, r *jatah.Result, limits []terms, takes []take) []byte {
+func appendAll(b []byte, r *jatah.Result, items []item) []byte {
 	b = append(b, `{"allowed":false,"violated":[`...)
 	if r.OK {
 		b = append(b[:0], `{"allowed":true,"violated":[`...)
@@ -59,11 +61,11 @@ func appendAll(b []byte, r *jatah.Result, limits []terms, takes []take) []byte {
 		b = appendJSON(b, name)
 	}
 	b = append(b, `],"results":[`...)
-	for i := range takes {
+	for i := range items {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendDecision(b, &limits[i], &r.Decisions[i], takes[i].echo, takes[i].cost)
+		b = appendDecision(b, items[i].face, &r.Decisions[i], items[i].echo, items[i].cost)
 	}
 	return append(b, "]}\n"...)
 }
@@ -79,10 +81,10 @@ func tightest(r *jatah.Result) (at int) {
 }
 
 // problemOfAll is the problem of the take that could not be decided, because of which none was.
-func (h *Handler) problemOfAll(r jatah.Result, limits []terms) *problem {
+func (h *Handler) problemOfAll(r jatah.Result, items []item) *problem {
 	for i, d := range r.Decisions {
 		if d.Err != nil {
-			return inItem(i, h.problemOf(d.Err, limits[i].Name))
+			return inItem(i, h.problemOf(d.Err, items[i].face.Name))
 		}
 	}
 	return h.problemOf(r.Err, "")

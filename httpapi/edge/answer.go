@@ -77,10 +77,9 @@ func (e *Edge) compileAnswer(c *rule) error {
 
 // scratch is memory to render an answer in, reused by others once it was written.
 type scratch struct {
-	set    fields.Set
-	limits [4]jatah.Limit
-	items  [4]fields.Item
-	body   []byte
+	set   fields.Set
+	items [4]fields.Item
+	body  []byte
 }
 
 // decided says whether a decision was made: a rule stops asking at the first permit that it is refused.
@@ -89,15 +88,25 @@ func decided(d *jatah.Decision) bool { return d.Err == nil && (d.OK || d.RetryAf
 // render makes the values of all headers that are about limits. A rule in dry run tells nobody of its limits.
 func (v *Verdict) render(s *scratch, length int, wait time.Duration) *fields.Values {
 	s.set.Begin(length, wait)
-	items, limits := s.items[:0], s.limits[:0]
+	o, items := v.rule.answer.fields(), s.items[:0]
+	var one *Taken
 	for i := 0; i < len(v.Takes) && !v.rule.DryRun; i++ {
 		if t := &v.Takes[i]; decided(&t.Decision) {
-			limits = append(limits, t.Limit())
-			items = append(items, fields.Item{Limit: &limits[len(limits)-1], Decision: &t.Decision})
+			one = t
+			items = append(items, fields.Item{Limit: &t.terms().Limit, Decision: &t.Decision})
 		}
 	}
-	s.set.Add(v.rule.answer.fields(), time.Now, items...)
+	if len(items) == 1 && one.limiter != nil {
+		s.set.One(o, time.Now, v.edge.told.Of(one.terms(), fixedOf), &one.Decision)
+	} else {
+		s.set.Add(o, time.Now, items...)
+	}
 	return s.set.Values()
+}
+
+func fixedOf(t *jatah.Terms) *fields.Fixed {
+	f := fields.FixedOf(&t.Limit)
+	return &f
 }
 
 // SetHeaders sets the headers of a response that the verdict is about: RateLimit, RateLimit-Policy, X-RateLimit-* and so on, as the rule's Answer

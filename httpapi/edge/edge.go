@@ -11,6 +11,7 @@ import (
 
 	"github.com/jatah-io/jatah"
 	"github.com/jatah-io/jatah/httpapi/clientip"
+	"github.com/jatah-io/jatah/httpapi/internal/fields"
 	"github.com/jatah-io/jatah/httpapi/internal/problems"
 	"github.com/jatah-io/jatah/httpapi/internal/refusals"
 )
@@ -61,7 +62,8 @@ type Edge struct {
 	drops       *drops   // nil: no rule drops
 	flights     sync.Pool
 	scratch     sync.Pool
-	noStore     []string // values of headers that all refusals share
+	told        fields.Kept[fields.Fixed] // of limits
+	noStore     []string                  // values of headers that all refusals share
 	problem     []string
 }
 

@@ -81,8 +81,7 @@ func (v *Verdict) soften(ctx context.Context) {
 	var near []string
 	for i := range v.Takes {
 		t := &v.Takes[i]
-		l := t.Limit()
-		most := l.Capacity()
+		most := t.terms().Capacity()
 		if decided(&t.Decision) && most > 0 && float64(most-t.Decision.Remaining) >= soft.From*float64(most) && !slices.Contains(near, t.Name) {
 			near = append(near, t.Name)
 		}

@@ -62,6 +62,14 @@ func (t *Taken) Limit() jatah.Limit {
 	return l
 }
 
+// terms are those of Limit, to be read only.
+func (t *Taken) terms() *jatah.Terms {
+	if t.limiter == nil {
+		return new(jatah.Terms)
+	}
+	return t.limiter.Terms(t.Key)
+}
+
 // Undecided says that the request is refused, or would be, though no limit is known to be reached: Err says why, or the owners of the keys
 // are silent and the limits have jatah.FallbackDeny.
 func (v *Verdict) Undecided() bool {

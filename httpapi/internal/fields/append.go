@@ -30,7 +30,12 @@ func AppendMillis(b []byte, d time.Duration) []byte {
 
 // appendLimitItem writes the member of the RateLimit list for one policy.
 func appendLimitItem(b []byte, name string, d *jatah.Decision) []byte {
-	b = append(appendSFString(b, name), ";r="...)
+	return appendAmounts(appendItemName(b, name), d)
+}
+
+func appendItemName(b []byte, name string) []byte { return append(appendSFString(b, name), ";r="...) }
+
+func appendAmounts(b []byte, d *jatah.Decision) []byte {
 	b = appendSFInt(b, d.Remaining)
 	if d.ResetAfter != jatah.Never {
 		b = append(b, ";t="...)

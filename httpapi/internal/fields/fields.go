@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/jatah-io/jatah"
 )
@@ -49,26 +50,50 @@ var (
 	LegacyNames = [Num - Limit]string{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"}
 )
 
-// Values are the values of an answer; an empty one is left out. They are parts of one string.
+// Values are the values of an answer; an empty one is left out. They are parts of one string, but for those of a Fixed.
 type Values [Num]string
+
+// block is values with room for what most answers say, so that they take one allocation.
+type block struct {
+	vals Values
+	text [64]byte
+}
 
 // Set collects values in one buffer, to make them one string at the end. The zero value is ready; it is for one goroutine.
 type Set struct {
-	b   []byte
-	end [Num]int
+	b             []byte
+	end           [Num]int
+	policy, limit string // those that are made already; "": see end
 }
 
 func (s *Set) done(i int) { s.end[i] = len(s.b) }
 
 // Values cuts the values out of a single string. They belong to the caller.
 func (s *Set) Values() *Values {
-	all, vals, from := string(s.b), new(Values), 0
+	all, vals := s.cut()
+	from := 0
 	for i, end := range s.end {
 		if end > from {
 			vals[i], from = all[from:end], end
 		}
 	}
+	if s.policy != "" {
+		vals[Policy] = s.policy
+	}
+	if s.limit != "" {
+		vals[Limit] = s.limit
+	}
 	return vals
+}
+
+// cut copies what was collected.
+func (s *Set) cut() (all string, vals *Values) {
+	if len(s.b) == 0 || len(s.b) > len(block{}.text) {
+		return string(s.b), new(Values)
+	}
+	to := new(block)
+	copy(to.text[:], s.b)
+	return unsafe.String(&to.text[0], len(s.b)), &to.vals // nobody writes into the text any more
 }
 
 // Begin forgets what was collected, and takes what is not about limits: length, that of the body (-1: not told), and retry, how long to wait
@@ -103,9 +128,13 @@ func (s *Set) Add(o Options, wall func() time.Time, items ...Item) {
 			one = item
 		}
 	}
-	d := one.Decision
 	s.b = strconv.AppendInt(s.b, one.Limit.Capacity(), 10)
 	s.done(Limit)
+	s.left(o, wall, one.Decision)
+}
+
+// left takes what was decided of the one limit that the fields besides the lists tell of.
+func (s *Set) left(o Options, wall func() time.Time, d *jatah.Decision) {
 	s.b = strconv.AppendInt(s.b, d.Remaining, 10)
 	s.done(Remaining)
 	if d.ResetAfter == jatah.Never {
