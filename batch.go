@@ -68,14 +68,19 @@ func start(ds []Decision, waits []begun, l *hybrid.Limit, key string, cost int64
 	if err := checkKey(key); err != nil {
 		return append(ds, badDecision(l, err)), waits
 	}
+	ds = append(ds, Decision{})
+	last := len(ds) - 1
+	if l.OnCredit(&ds[last], key, cost) {
+		return ds, waits
+	}
 	if l.Parent() != nil {
-		return append(ds, Decision{}), append(waits, begun{len(ds), l, nil, l.BeginUnder(key, cost)})
+		return ds, append(waits, begun{last, l, nil, l.BeginUnder(key, cost)})
 	}
 	d, p := l.Begin(key, cost)
-	if p != nil {
-		waits = append(waits, begun{len(ds), l, p, nil})
+	if ds[last] = d; p != nil {
+		waits = append(waits, begun{last, l, p, nil})
 	}
-	return append(ds, d), waits
+	return ds, waits
 }
 
 func finish(ctx context.Context, ds []Decision, waits []begun) {
