@@ -80,10 +80,8 @@ func BenchmarkTake(b *testing.B) {
 			b.Run("seq", func(b *testing.B) {
 				b.ReportAllocs()
 				ctx := context.Background()
-				i := 0
-				for b.Loop() {
+				for i := range b.N { // b.Loop would copy each Decision to keep it
 					l.Take(ctx, c.keys[seq[i&(1<<20-1)]], 1)
-					i++
 				}
 			})
 			b.Run("par", func(b *testing.B) {

@@ -137,7 +137,7 @@ func (a *account) spend(cost int64) (left int64, ok bool) {
 
 // spendFree is spend without the lock: settleSpent finds it.
 func (a *account) spendFree(l *Limit, cost int64) (left int64, ok bool) {
-	left, first, _, ok := a.credit.spend(a.credit.word.Load(), cost)
+	left, first, ok := a.credit.spend(a.credit.word.Load(), cost)
 	if first {
 		l.keys.Mark(a.purse)
 	}

@@ -82,6 +82,7 @@ func (c Config) withDefaults() Config {
 type Engine struct {
 	cfg       Config
 	epoch     time.Time    // of the engine's clock
+	zero      int64        // the same in Unix time, ns
 	anchor    atomic.Int64 // Unix time of the clock's zero, in nanoseconds
 	wallClock func() int64 // Unix time; nil: the anchor stays
 	tick      int64        // ns
@@ -98,6 +99,7 @@ type Engine struct {
 	forwards   forwards    // as well
 	parallel   int         // goroutines that run at once
 	processors processors
+	hots       hotTable
 	splitK     atomic.Int64  // K that shares of split mode are made for
 	kick       chan struct{} // wakes the loop that resends asks
 	done       chan struct{}
@@ -190,7 +192,8 @@ func New(cfg Config) *Engine {
 		byName: map[string]*peer{}, byGen: map[uint64]*account{}, standby: map[int]*standby{},
 		parallel: runtime.GOMAXPROCS(0),
 	}
-	e.anchor.Store(e.epoch.UnixNano() - 1)
+	e.zero = e.epoch.UnixNano() - 1
+	e.anchor.Store(e.zero)
 	e.wallClock = func() int64 { return time.Now().UnixNano() }
 	e.clock = func() int64 { return int64(time.Since(e.epoch)) + 1 }
 	e.spawn = func(f func()) { e.loops.Go(f) }
@@ -206,8 +209,8 @@ func New(cfg Config) *Engine {
 // now is the engine's clock: monotonic nanoseconds since it was made, starting at 1 so that 0 can mean never.
 func (e *Engine) now() int64 { return e.clock() }
 
-// time is a moment of the engine's clock as a time of day.
-func (e *Engine) time(at int64) time.Time { return e.epoch.Add(time.Duration(at - 1)) }
+// unix is a moment of the engine's clock as a time of day, in nanoseconds since 1970.
+func (e *Engine) unix(at int64) int64 { return e.zero + at }
 
 // alone says that there is no network: this node has the whole of every limit.
 func (e *Engine) alone() bool { return e.cfg.Network == nil }

@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -12,9 +13,11 @@ import (
 // Spending lowers one part by a compare-and-swap. Whatever moves tokens between parts, or adds them all up, holds mu: so no token is on its way
 // when they are counted. The account's own word has the flag creditHot and no tokens meanwhile.
 type hotCredit struct {
-	mu    sync.Mutex
-	parts []hotPart
-	last  int64 // of account.spent, when the tick came by: to see that it is hot no more
+	word   uint64 // of the purse meanwhile: no tokens, but number
+	number int    // in Engine.hots
+	mu     sync.Mutex
+	parts  []hotPart
+	last   int64 // of account.spent, when the tick came by: to see that it is hot no more
 }
 
 type hotPart struct {
@@ -125,24 +128,26 @@ func (h *hotCredit) close() int64 {
 	return h.gather(closed)
 }
 
-// spendHot is spend for a key whose credit is divided.
-func (l *Limit) spendHot(p *purse, key string, cost int64) (left int64, ok bool) {
-	a := l.e.accounts.get(p.state.Load())
-	if a == nil || a.purse != p || a.key != key {
-		return 0, false
-	}
-	h := a.hot.Load()
-	if h == nil {
-		return 0, false
+// hotTable has what is hot at present, by the number that is in the words of their purses.
+type hotTable [maxHot]atomic.Pointer[hotCredit]
+
+// hotWord is the word of a purse whose credit has this number in the table: below zero, so that no take finds any.
+func hotWord(number int) uint64 { return uint64(-1-number) << creditShift }
+
+// spendHot is spend for a key whose credit is divided; w is the word as it was when the key was found.
+func (l *Limit) spendHot(w, cost uint64) (left int64, ok bool) {
+	h := l.e.hots[^(int64(w)>>creditShift)&(maxHot-1)].Load()
+	if h == nil || h.word != w|creditDirty {
+		return 0, false // it has cooled, and may be another's
 	}
 	x := l.e.processors.get()
-	left, ok = h.spend(x.number, cost)
+	left, ok = h.spend(x.number, int64(cost))
 	l.e.processors.put(x)
 	return left, ok
 }
 
 // heat divides the credit of a key whose word two processors swapped at once, unless the engine is busy: there will be another time.
-func (l *Limit) heat(p *purse, key string) {
+func (l *Limit) heat(key string) {
 	e := l.e
 	if e.parallel < 2 || !e.mu.TryLock() {
 		return
@@ -152,40 +157,43 @@ func (l *Limit) heat(p *purse, key string) {
 	if a == nil && e.started && !e.closed.Load() {
 		a, _ = e.account(l, key) // its credit went back to the pool: it comes again with the next take
 	}
-	if a == nil || a.hot.Load() != nil || len(e.hot) >= maxHot {
+	if a == nil || a.hot.Load() != nil {
+		return
+	}
+	number := 0
+	for number < maxHot && e.hots[number].Load() != nil {
+		number++
+	}
+	if number == maxHot {
 		return
 	}
 	e.bind(a)
-	a.settleSpent()
-	h := &hotCredit{parts: make([]hotPart, e.parallel), last: a.spent}
 	e.activate(a)
-	e.hot = append(e.hot, a)
-	h.divide(a.credit.drain(creditHot))
-	if owed := a.credit.load(); owed < 0 {
-		a.credit.add(-owed)
-		h.add(owed)
+	a.settleSpent()
+	h := &hotCredit{parts: make([]hotPart, e.parallel), last: a.spent, number: number}
+	for {
+		w := a.credit.word.Load()
+		h.word = w&versions | hotWord(number) | creditHot | creditDirty
+		e.hots[number].Store(h)
+		if a.credit.word.CompareAndSwap(w, h.word) {
+			h.add(int64(w) >> creditShift)
+			break
+		}
 	}
 	a.hot.Store(h)
+	e.hot = append(e.hot, a)
 }
 
 // coolHot ends what is hot no more, once a tick.
 func (e *Engine) coolHot() {
-	keep := e.hot[:0]
-	for _, a := range e.hot {
+	for _, a := range slices.Clone(e.hot) {
 		h := a.hot.Load()
-		if h == nil {
-			continue
-		}
 		a.settleSpent()
 		used := a.spent - h.last
-		if h.last = a.spent; used >= coolBelow {
-			keep = append(keep, a)
-			continue
+		if h.last = a.spent; used < coolBelow {
+			e.cool(a)
 		}
-		e.cool(a)
 	}
-	clear(e.hot[len(keep):])
-	e.hot = keep
 }
 
 // cool puts the tokens back into the one word.
@@ -195,7 +203,8 @@ func (e *Engine) cool(a *account) {
 		return
 	}
 	a.hot.Store(nil)
-	a.credit.add(h.close())
-	a.credit.flags(creditDirty, creditHot)
+	e.hots[h.number].Store(nil)
+	a.credit.word.Store(h.word&versions | uint64(h.close())<<creditShift | creditDirty)
 	a.limit.keys.Mark(a.purse)
+	e.hot = slices.DeleteFunc(e.hot, func(b *account) bool { return b == a })
 }

@@ -380,7 +380,7 @@ func (l *Limit) credited(s *Spec, a *account, left int64) Decision {
 		reset = s.fill(float64(s.Burst - rest))
 	}
 	return Decision{OK: true, Remaining: rest, ResetAfter: reset, Mode: s.Mode,
-		AsOf: l.e.time(a.moment.Load()), MaxExcess: int64(s.Overshoot * float64(s.Burst))}
+		asOf: l.e.unix(a.moment.Load()), MaxExcess: int64(s.Overshoot * float64(s.Burst))}
 }
 
 // fill is how long the whole limit takes to gain some tokens.
@@ -403,7 +403,7 @@ func (a *account) decision(ok bool, src Source, now int64) Decision {
 	d := Decision{OK: ok, Remaining: rest, Mode: s.Mode, Source: src, MaxExcess: int64(s.Overshoot * float64(s.Burst))}
 	d.ResetAfter = a.resetAfter(s, a.known+float64(max(0, a.left())), now)
 	if at := a.moment.Load(); at > 0 && at != now {
-		d.AsOf = a.limit.e.time(at)
+		d.asOf = a.limit.e.unix(at)
 	}
 	return d
 }
@@ -421,7 +421,7 @@ func (a *account) denial(l *Limit, cost, retry int64, src Source, now int64) Dec
 			bal += float64(now-r.at) * r.rate
 		}
 		if r.at != now {
-			d.AsOf = l.e.time(r.at)
+			d.asOf = l.e.unix(r.at)
 		}
 	}
 	bal += float64(a.left())

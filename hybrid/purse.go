@@ -12,10 +12,10 @@ import (
 //
 // There are two kinds. That of an account, which has the rest of the key's state. And that of a key that nobody else knows: see solo.go.
 type purse struct {
-	credit  credit
-	balance atomic.Int64  // whole tokens in the pool when the owner last answered
 	state   atomic.Uint64 // of an account: its number in Engine.accounts; solo: TAT of all that was used
 	moment  atomic.Int64  // of an account: own clock of the owner's last answer, 0: never; solo: the credit when it was last looked at
+	balance atomic.Int64  // whole tokens in the pool when the owner last answered
+	credit  credit        // beside the key: most takes look no further
 }
 
 // credit is a number of tokens and some flags in one word. The word is G - C - R - held of an account: a take lowers it by one
@@ -73,21 +73,20 @@ func (c *credit) reuse(flags uint64) {
 
 // spend takes cost tokens, if there are as many; w is the word as it was when the key was found. It takes no lock and reads no clock. first says that
 // the purse must be marked: nobody has spent from it since the tick came by.
-func (c *credit) spend(w uint64, cost int64) (left int64, first, raced, ok bool) {
+func (c *credit) spend(w uint64, cost int64) (left int64, first, ok bool) {
 	need := uint64(cost) << creditShift
 	for int64(w) >= int64(need) { // flags and version make no difference
 		n := (w - need) | creditDirty
 		if c.word.CompareAndSwap(w, n) {
-			return int64(n) >> creditShift, w&creditDirty == 0, raced, true
+			return int64(n) >> creditShift, w&creditDirty == 0, true
 		}
-		raced = true
 		now := c.word.Load()
 		if (now^w)&versions != 0 {
 			break // another key's by now
 		}
 		w = now
 	}
-	return 0, false, raced, false
+	return 0, false, false
 }
 
 // take is spend under the engine's lock, by who does not want the purse marked.
@@ -107,7 +106,8 @@ func (c *credit) take(cost int64) (left int64, ok bool) {
 // quick is all that a take on credit needs of a limit. A limit has none where every take needs more: plans, a parent, another rule, another mode.
 type quick struct {
 	burst     int64
-	interval  int64 // ns per token, where that is a whole number and a full key takes less than a year; else 0
+	interval  int64   // ns per token, where that is a whole number and a full key takes less than a year; else 0
+	perToken  float64 // ns per token
 	mode      Mode
 	maxExcess int64
 	spec      *Spec
@@ -121,7 +121,7 @@ func (l *Limit) setQuick() {
 		l.quick.Store(nil)
 		return
 	}
-	q := &quick{burst: s.Burst, mode: s.Mode, maxExcess: int64(s.Overshoot * float64(s.Burst)), spec: s, params: l.params}
+	q := &quick{burst: s.Burst, perToken: float64(s.Rate.Per) / float64(s.Rate.Count), mode: s.Mode, maxExcess: int64(s.Overshoot * float64(s.Burst)), spec: s, params: l.params}
 	if n := int64(s.Rate.Per) / s.Rate.Count; n*s.Rate.Count == int64(s.Rate.Per) && s.Burst <= int64(366*24*time.Hour)/n {
 		q.interval = n
 	}
@@ -139,19 +139,17 @@ func (l *Limit) OnCredit(d *Decision, key string, cost int64) bool {
 	if p == nil {
 		return false
 	}
-	left, first, raced, ok := p.credit.spend(w, cost)
-	if !ok {
-		if w&creditHot == 0 {
+	var left int64
+	need := uint64(cost) << creditShift
+	if n := (w - need) | creditDirty; int64(w) >= int64(need) && p.credit.word.CompareAndSwap(w, n) {
+		if left = int64(n) >> creditShift; w&creditDirty == 0 {
+			l.keys.Mark(p)
+		}
+	} else {
+		var ok bool
+		if left, ok = l.spendAgain(p, w, key, cost); !ok {
 			return false
 		}
-		if left, ok = l.spendHot(p, key, cost); !ok {
-			return false
-		}
-	} else if first {
-		l.keys.Mark(p)
-	}
-	if raced {
-		l.heat(p, key)
 	}
 	if cost != 1 {
 		l.several(cost)
@@ -161,12 +159,28 @@ func (l *Limit) OnCredit(d *Decision, key string, cost int64) bool {
 	if q.interval > 0 {
 		d.ResetAfter = time.Duration((q.burst - rest) * q.interval)
 	} else {
-		d.ResetAfter = q.spec.fill(float64(q.burst - rest))
+		d.ResetAfter = time.Duration(float64(q.burst-rest)*q.perToken) + 1
 	}
 	if w&creditSolo == 0 {
-		d.AsOf = l.e.time(p.moment.Load())
+		d.asOf = l.e.unix(p.moment.Load())
 	}
 	return true
+}
+
+// spendAgain is for a take that found too little, or was not the only one.
+func (l *Limit) spendAgain(p *purse, w uint64, key string, cost int64) (left int64, ok bool) {
+	if w&creditHot != 0 {
+		return l.spendHot(w, uint64(cost))
+	}
+	if int64(w) < cost<<creditShift {
+		return 0, false
+	}
+	left, first, ok := p.credit.spend(w, cost)
+	if first {
+		l.keys.Mark(p)
+	}
+	l.heat(key)
+	return left, ok
 }
 
 // several notes a take on credit whose cost is not 1: decisions on credit are counted by what was spent.

@@ -90,7 +90,7 @@ func TestEveryRuleOutlivesItsProcess(t *testing.T) {
 					} else {
 						d, _ = l.Begin(key, n)
 					}
-					if first.AsOf, d.AsOf = (time.Time{}), (time.Time{}); j > 0 && !sameButRounding(d, first) {
+					if first.asOf, d.asOf = 0, 0; j > 0 && !sameButRounding(d, first) {
 						t.Fatalf("seed %d: rule %d round %d: after the restart %+v, without %+v", seed, i, round, d, first)
 					}
 					first = d

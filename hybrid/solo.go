@@ -266,7 +266,7 @@ func (e *Engine) tickKeys(now int64) {
 
 // spentPerTick bounds the keys that a tick takes in, and so what it costs: some milliseconds. The rest is for the next ticks. Until then their pools refill less
 // than they could, and nothing else: a take that finds no credit looks for itself.
-const spentPerTick = 1 << 16
+const spentPerTick = 1 << 15
 
 // sweepTicks is in how many ticks the sweep looks at all solo keys: one that was not used between two visits gives its credit back.
 const sweepTicks = idleTicks

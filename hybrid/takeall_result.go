@@ -53,7 +53,7 @@ func (d *Decision) Under(parent Decision) {
 	case parent.Err != nil:
 		d.OK, d.Err = false, parent.Err
 	case !parent.OK && (d.OK || parent.RetryAfter > d.RetryAfter):
-		d.OK, d.Source, d.AsOf, d.MaxExcess = false, parent.Source, parent.AsOf, parent.MaxExcess
+		d.OK, d.Source, d.asOf, d.MaxExcess = false, parent.Source, parent.asOf, parent.MaxExcess
 	}
 	d.Remaining = min(d.Remaining, parent.Remaining)
 	d.RetryAfter = max(d.RetryAfter, parent.RetryAfter)

@@ -131,19 +131,28 @@ type Spec struct {
 	Parent    string // the limit that every take is under too, which has one key for all its children; "": none
 }
 
-// Decision is the answer to one request. A denial is a Decision, not an error.
+// Decision is the answer to one request. A denial is a Decision, not an error. It is copied with each request, so it is kept small.
 type Decision struct {
 	OK         bool
+	DryRun     bool // OK only because the limit is in dry run
+	Source     Source
+	Mode       Mode
 	Remaining  int64         // whole tokens left for the key, as far as known here
 	RetryAfter time.Duration // shortest wait that helps; bucket.Never when none does; 0 when OK, unless that is for DryRun only
 	ResetAfter time.Duration // until the key is full again if nothing else comes
-	Source     Source
-	Mode       Mode
-	AsOf       time.Time     // when the state it rests on was known here; zero: at the time of the decision
 	MaxExcess  int64         // tokens that the limit's mode and overshoot may let through beyond burst + rate*t in the worst moment: without faults, or where the decision was made by fallback, in that fault
 	Delay      time.Duration // OK, but not before this is over: a queue spaces its departures. The caller waits
-	DryRun     bool          // OK only because the limit is in dry run
 	Err        error         // the request could not be decided: bad cost, closed, context ended, table full
+
+	asOf int64 // Unix time, ns; 0: see AsOf
+}
+
+// AsOf is when the state that the decision rests on was known here; zero: at the time of the decision.
+func (d *Decision) AsOf() time.Time {
+	if d.asOf == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, d.asOf)
 }
 
 // State is what is known of one key: at its owner where it can be reached.

@@ -24,14 +24,15 @@ const (
 
 // arena has the records.
 type arena struct {
-	header int // words before the key
+	header int            // words before the key
+	bases  unsafe.Pointer // of memory.bases: loaded and stored atomically, so that a look-up need not go by memory
 	memory atomic.Pointer[memory]
 	free   map[int][]uint32 // by words; under the table's lock
 }
 
 // memory is never changed: a new chunk makes a new one.
 type memory struct {
-	bases  []unsafe.Pointer // of the chunks' words, so that a look-up need not go by the chunk
+	bases  []unsafe.Pointer // of the chunks' words
 	chunks []*chunk
 }
 
@@ -45,7 +46,8 @@ type chunk struct {
 type place struct{ chunk, word int }
 
 func (a *arena) at(ref uint32) unsafe.Pointer {
-	return unsafe.Add(a.memory.Load().bases[ref>>chunkBits], uintptr(ref%chunkWords)*8)
+	base := *(*unsafe.Pointer)(unsafe.Add(atomic.LoadPointer(&a.bases), uintptr(ref>>chunkBits)*unsafe.Sizeof(a.bases)))
+	return unsafe.Add(base, uintptr(ref%chunkWords)*8)
 }
 
 func (a *arena) chunks() []*chunk {
@@ -100,6 +102,7 @@ func (a *arena) grow(n int) *chunk {
 	c.used.Store(1) // so that no record is at 0
 	m.chunks = append(slices.Clip(m.chunks), c)
 	m.bases = append(slices.Clip(m.bases), unsafe.Pointer(unsafe.SliceData(c.words)))
+	atomic.StorePointer(&a.bases, unsafe.Pointer(unsafe.SliceData(m.bases)))
 	a.memory.Store(&m)
 	return c
 }
@@ -155,23 +158,23 @@ func setKey(m unsafe.Pointer, ref uint32, key string) {
 	}
 }
 
-// hasKey says that the record, whose own word is at m, is in the table under this key.
-func hasKey(m unsafe.Pointer, key string) bool {
+// sameKey says that the bytes at p, which are as many as the key has, are the key's.
+func sameKey(p unsafe.Pointer, key string) bool {
 	n := len(key)
-	if uint32(atomic.LoadUint64((*uint64)(m))) != live|uint32(n) {
-		return false
-	}
 	if n < 8 {
-		return atomic.LoadUint64((*uint64)(unsafe.Add(m, 8))) == short(key)
+		return atomic.LoadUint64((*uint64)(p)) == short(key)
 	}
+	k := unsafe.Pointer(unsafe.StringData(key))
 	i := 0
 	for ; i+8 <= n; i += 8 {
-		if atomic.LoadUint64((*uint64)(unsafe.Add(m, 8+i))) != le64(key[i:]) {
+		if atomic.LoadUint64((*uint64)(unsafe.Add(p, i))) != load64(unsafe.Add(k, i)) {
 			return false
 		}
 	}
-	return i == n || atomic.LoadUint64((*uint64)(unsafe.Add(m, 8+i))) == le64(key[n-8:])
+	return i == n || atomic.LoadUint64((*uint64)(unsafe.Add(p, i))) == load64(unsafe.Add(k, n-8))
 }
+
+func load64(p unsafe.Pointer) uint64 { return binary.LittleEndian.Uint64((*[8]byte)(p)[:]) }
 
 func appendKey(b []byte, m unsafe.Pointer) []byte {
 	n := int(atomic.LoadUint64((*uint64)(m)) & length)
@@ -216,8 +219,13 @@ func (t *Table[T]) Marked(n int, f func(*T)) (more bool) {
 	chunks := t.chunks()
 	for ; t.marks.chunk < len(chunks); t.marks = (place{t.marks.chunk + 1, 0}) {
 		c := chunks[t.marks.chunk]
-		if t.marks.word == 0 && (!c.any.Load() || !c.any.Swap(false)) {
-			continue
+		if t.marks.word == 0 {
+			if n <= 0 {
+				return true // before any is cleared: that is for who looks at the bits now
+			}
+			if !c.any.Load() || !c.any.Swap(false) {
+				continue
+			}
 		}
 		for ; t.marks.word < len(c.marked); t.marks.word++ {
 			if n <= 0 {

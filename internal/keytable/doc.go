@@ -15,7 +15,7 @@
 // Find takes no lock and may run beside anything. It may miss a key that is just being moved within the index, so whoever does not find
 // a key asks Add, which is sure. Add, Delete and Free are serialised by a lock of the table.
 //
-// A record that was freed is given to another key. So that somebody who found it before does not change it then, Find also returns the first word
+// A record that was freed is given to another key. So that somebody who found it before does not change it then, Find also returns the last word
 // of the record, loaded before the key was compared: a compare-and-swap from that word succeeds only if the word has not changed since. The
 // caller sees to it that it never has the same value for two keys, with a version in it, or because it only grows.
 package keytable

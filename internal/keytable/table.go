@@ -19,8 +19,19 @@ type segment [slots]atomic.Uint64
 
 // directory says which segment has the tags that begin with some bits.
 type directory struct {
-	shift    uint32 // 32 less the bits
+	shift    uint32         // 32 less the bits
+	first    unsafe.Pointer // of segments, so that a look-up need not load and check the slice
 	segments []atomic.Pointer[segment]
+}
+
+func newDirectory(bits uint32) *directory {
+	d := &directory{shift: 32 - bits, segments: make([]atomic.Pointer[segment], 1<<bits)}
+	d.first = unsafe.Pointer(unsafe.SliceData(d.segments))
+	return d
+}
+
+func (d *directory) of(tag uint32) *segment {
+	return (*atomic.Pointer[segment])(unsafe.Add(d.first, uintptr(tag>>d.shift)*unsafe.Sizeof(d.segments[0]))).Load()
 }
 
 // usage is what only writers need of a segment.
@@ -29,7 +40,7 @@ type usage struct {
 	depth uint32 // how many bits all its tags have in common
 }
 
-// Table maps keys to records of type T. T must be a struct without pointers of a size that is a multiple of 8 bytes, whose first field is an
+// Table maps keys to records of type T. T must be a struct without pointers of a size that is a multiple of 8 bytes, whose last field is an
 // atomic.Uint64 or the like. Make it with New; safe for any number of goroutines; must not be copied.
 type Table[T any] struct {
 	seed maphash.Seed
@@ -55,30 +66,30 @@ func New[T any]() *Table[T] {
 // Len is the number of keys.
 func (t *Table[T]) Len() int { return int(t.n.Load()) }
 
-// Find returns the record of a key, and its first word as it was before the key was compared; nil if the key is not there, or is just
+// Find returns the record of a key, and its last word as it was before the key was compared; nil if the key is not there, or is just
 // being moved.
-func (t *Table[T]) Find(key string) (r *T, first uint64) {
+func (t *Table[T]) Find(key string) (r *T, last uint64) {
 	d := t.dir.Load()
 	if d == nil {
 		return nil, 0
 	}
 	tag := uint32(maphash.String(t.seed, key) >> 32)
-	seg := d.segments[tag>>d.shift].Load()
-	for pos := tag; pos < tag+slots; pos++ {
+	seg := d.of(tag)
+	for pos := tag; ; pos++ { // some slot is always free
 		w := seg[pos%slots].Load()
 		if w == 0 {
-			break
+			return nil, 0
 		}
 		if uint32(w>>32) != tag {
 			continue
 		}
 		p := t.at(uint32(w))
-		first = atomic.LoadUint64((*uint64)(p))
-		if hasKey(unsafe.Add(p, unsafe.Sizeof(*r)), key) {
-			return (*T)(p), first
+		m := unsafe.Add(p, unsafe.Sizeof(*r))
+		last = atomic.LoadUint64((*uint64)(unsafe.Add(m, -8)))
+		if uint32(atomic.LoadUint64((*uint64)(m))) == live|uint32(len(key)) && sameKey(unsafe.Add(m, 8), key) {
+			return (*T)(p), last
 		}
 	}
-	return nil, 0
 }
 
 // Add returns the record of a key. If there is none it makes one: init sets it up before anybody else can see it, and added is true. What it finds in it
@@ -87,7 +98,7 @@ func (t *Table[T]) Add(key string, init func(r *T)) (r *T, added bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.dir.Load() == nil {
-		d := &directory{shift: 32, segments: make([]atomic.Pointer[segment], 1)}
+		d := newDirectory(0)
 		d.segments[0].Store(new(segment))
 		t.usages = []*usage{{}}
 		t.dir.Store(d)
@@ -164,7 +175,7 @@ func (t *Table[T]) room(tag uint32) bool {
 // double makes the directory twice as long.
 func (t *Table[T]) double(d *directory) {
 	n := len(d.segments)
-	bigger := &directory{shift: d.shift - 1, segments: make([]atomic.Pointer[segment], 2*n)}
+	bigger := newDirectory(33 - d.shift)
 	usages := make([]*usage, 2*n)
 	for i := range d.segments {
 		s := d.segments[i].Load()
