@@ -75,6 +75,7 @@ func (p *Process) WaitReady(ctx context.Context, ready func(context.Context) err
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	var last error // that is not just the end of the wait
 	for {
 		try, stop := context.WithTimeout(ctx, time.Second)
 		err := ready(try)
@@ -82,11 +83,14 @@ func (p *Process) WaitReady(ctx context.Context, ready func(context.Context) err
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-p.ended:
 			return fmt.Errorf("proc: %s ended before it was ready: %v\n%s", p.name, p.err, p.said())
 		case <-ctx.Done():
-			return fmt.Errorf("proc: %s is not ready: %w: %w\n%s", p.name, ctx.Err(), err, p.said())
+			return fmt.Errorf("proc: %s is not ready: %w: %w\n%s", p.name, ctx.Err(), last, p.said())
 		case <-tick.C:
 		}
 	}

@@ -10,33 +10,30 @@ import (
 	"github.com/jatah-io/jatah/bench/internal/proc"
 )
 
-// GubernatorPackage is the peer's own program, which go.mod pins as a tool.
-const GubernatorPackage = "github.com/gubernator-io/gubernator/v2/cmd/gubernator"
+// GubernatorPackage is the program to build for Gubernator.
+const GubernatorPackage = "github.com/jatah-io/jatah/bench/cmd/gubernator"
 
-// Gubernator starts the built program n times, as a cluster found by memberlist, all else at its defaults.
+// Gubernator starts the built program n times, as a cluster whose members know each other, all else at its defaults.
 func Gubernator(ctx context.Context, dir, program string, n int) (*Group, error) {
-	addrs, err := proc.Addresses(3 * n)
+	addrs, err := proc.Addresses(2 * n)
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{GRPC: addrs[:n], HTTP: addrs[n : 2*n], Bind: addrs[2*n:], Note: fmt.Sprintf("%d processes, member-list discovery, else defaults", n)}
+	g := &Group{GRPC: addrs[:n], HTTP: addrs[n:], Note: "one process, its defaults"}
+	if n > 1 {
+		g.Note = fmt.Sprintf("%d processes, its defaults", n)
+	}
 	for i := range n {
 		p, err := proc.Start(ctx, proc.Spec{
-			Name: fmt.Sprintf("gubernator %d", i+1), Program: program,
+			Name: fmt.Sprintf("gubernator %d", i+1), Program: program, Args: []string{"-peers", strings.Join(g.GRPC, ",")},
 			Env: []string{
 				"GUBER_GRPC_ADDRESS=" + g.GRPC[i],
 				"GUBER_HTTP_ADDRESS=" + g.HTTP[i],
 				"GUBER_ADVERTISE_ADDRESS=" + g.GRPC[i],
-				"GUBER_INSTANCE_ID=g" + fmt.Sprint(i+1),
-				"GUBER_PEER_DISCOVERY_TYPE=member-list",
-				"GUBER_MEMBERLIST_ADDRESS=" + g.Bind[i],
-				"GUBER_MEMBERLIST_BIND_ADDRESS=" + g.Bind[i],
-				"GUBER_MEMBERLIST_KNOWN_NODES=" + strings.Join(g.Bind[:max(i, 1)], ","),
+				fmt.Sprintf("GUBER_INSTANCE_ID=g%d", i+1),
 				"GUBER_LOG_LEVEL=warn",
-				"OTEL_TRACES_EXPORTER=none",
 			},
-			Log:   filepath.Join(dir, fmt.Sprintf("gubernator-%d-%s.log", i+1, port(g.GRPC[i]))),
-			Ready: gubernatorReady(g.HTTP[i], 1),
+			Log: filepath.Join(dir, fmt.Sprintf("gubernator-%d-%s.log", i+1, port(g.GRPC[i]))),
 		})
 		if err != nil {
 			return nil, errors.Join(err, g.Stop())

@@ -60,19 +60,18 @@ func Redis(ctx context.Context, dir string) (*Group, error) {
 }
 
 // Nodes starts the built program as n nodes "s1", "s2"... with the limits, each in the form of the flag --limit, and waits until all have
-// their share. With join they join other nodes, and others counts those.
-func Nodes(ctx context.Context, dir, program string, n int, join []string, others int, limits ...string) (*Group, error) {
+// their share. One node alone has no traffic with others.
+func Nodes(ctx context.Context, dir, program string, n int, limits ...string) (*Group, error) {
 	addrs, err := proc.Addresses(2 * n)
 	if err != nil {
 		return nil, err
 	}
 	g := &Group{HTTP: addrs[:n], Bind: addrs[n:], Note: "jatah serve"}
-	alone := n+others == 1
 	for i := range n {
 		args := []string{"serve", "--http", g.HTTP[i], "--node", fmt.Sprintf("s%d", i+1), "--log-level", "warn"}
-		if !alone {
+		if n > 1 {
 			args = append(args, "--bind", g.Bind[i])
-			for _, to := range append(g.Bind[:i:i], join...) {
+			for _, to := range g.Bind[:i] {
 				args = append(args, "--join", to)
 			}
 		}
@@ -89,7 +88,7 @@ func Nodes(ctx context.Context, dir, program string, n int, join []string, other
 		g.Procs = append(g.Procs, p)
 	}
 	for i, p := range g.Procs {
-		if err := p.WaitReady(ctx, nodeReady(g.HTTP[i], n+others)); err != nil {
+		if err := p.WaitReady(ctx, nodeReady(g.HTTP[i], n)); err != nil {
 			return nil, errors.Join(err, g.Stop())
 		}
 	}
