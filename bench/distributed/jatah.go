@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jatah-io/jatah"
@@ -115,7 +116,7 @@ func (e *embedded) targets(ctx context.Context, procs []*proc.Process, note stri
 				}
 				a := one(d.OK)
 				if d.Source != jatah.SourceLocal && d.Source != jatah.SourceOwner {
-					a.odd = 1
+					a = a.oddly()
 				}
 				return a, nil
 			},
@@ -160,7 +161,7 @@ func overHTTP(ctx context.Context, g *servers.Group, r rule, modes []jatah.Mode,
 func ofHTTP(d client.Decision) answer {
 	a := one(d.Allowed)
 	if d.Source != "local" && d.Source != "owner" {
-		a.odd = 1
+		return a.oddly()
 	}
 	return a
 }
@@ -186,9 +187,11 @@ func httpBatch(clients []*client.Client, limit string) func(context.Context, int
 			if res.Err != nil {
 				return sum, res.Err
 			}
-			a := ofHTTP(res.Decision)
-			sum.allowed, sum.denied, sum.odd = sum.allowed+a.allowed, sum.denied+a.denied, sum.odd+a.odd
+			sum = sum.plus(ofHTTP(res.Decision))
 		}
 		return sum, nil
 	}
 }
+
+// isOurs tells our targets from those of peers.
+func isOurs(name string) bool { return strings.HasPrefix(name, "jatah ") }

@@ -26,19 +26,21 @@ func (s *tally) add(a answer, err error) {
 		}
 		return
 	}
-	s.allowed, s.denied, s.odd = s.allowed+a.allowed, s.denied+a.denied, s.odd+a.odd
+	s.answer = s.plus(a)
 }
 
 func (s *tally) merge(o tally) {
 	s.calls, s.failed = s.calls+o.calls, s.failed+o.failed
-	s.allowed, s.denied, s.odd = s.allowed+o.allowed, s.denied+o.denied, s.odd+o.odd
+	s.answer = s.plus(o.answer)
 	if s.err == nil {
 		s.err = o.err
 	}
 }
 
 // decisions are those that were made as the peer means to: not those by a fallback.
-func (s *tally) decisions() int { return s.allowed + s.denied - s.odd }
+func (s *tally) decisions() int { return s.allowed + s.denied }
+
+func (s *tally) odd() int { return s.oddAllowed + s.oddDenied }
 
 // check refuses a measurement in which hardly anything was decided, or in which an ample limit denied.
 func (s *tally) check(t *target) error {
@@ -46,25 +48,29 @@ func (s *tally) check(t *target) error {
 	case s.decisions() == 0 && s.err != nil:
 		return fmt.Errorf("distributed: %s decided nothing: %w", t.name, s.err)
 	case s.decisions() == 0:
-		return fmt.Errorf("distributed: %s decided nothing but %d by fallback", t.name, s.odd)
+		return fmt.Errorf("distributed: %s decided nothing but %d by fallback", t.name, s.odd())
 	case s.denied > 0:
-		return fmt.Errorf("distributed: %s denied %d of %d although the limit is ample", t.name, s.denied, s.allowed+s.denied)
+		return fmt.Errorf("distributed: %s denied %d of %d although the limit is ample", t.name, s.denied, s.decisions())
 	}
 	return nil
 }
 
 // spoilt says which part of the calls failed or was decided by a fallback, "" if none.
 func (s *tally) spoilt() string {
-	if s.failed == 0 && s.odd == 0 {
+	if s.failed == 0 && s.odd() == 0 {
 		return ""
 	}
-	asked := float64(s.failed) + float64(s.allowed+s.denied)
-	text := fmt.Sprintf("%.2g%% of the calls failed and %.2g%% were decided by a fallback", 100*float64(s.failed)/asked, 100*float64(s.odd)/asked)
+	failed, odd := float64(s.failed), float64(s.odd())
+	asked := failed + odd + float64(s.decisions())
+	text := fmt.Sprintf("%.2g%% of the calls failed and %.2g%% were decided by a fallback", 100*failed/asked, 100*odd/asked)
 	if s.err != nil {
 		text += fmt.Sprintf(" (%v)", s.err)
 	}
 	return text
 }
+
+// patience is how long a measurement goes on for a caller that got no decision yet, because the machine is busy with something else.
+const patience = 20 * time.Second
 
 // timed has one caller ask for a while and counts how long each call took.
 func timed(ctx context.Context, t *target, length time.Duration) (*histogram, tally, error) {
@@ -76,7 +82,7 @@ func timed(ctx context.Context, t *target, length time.Duration) (*histogram, ta
 		a, err := c.call(ctx)
 		h.add(time.Since(before))
 		s.add(a, err)
-		if before.Sub(start) > length {
+		if at := before.Sub(start); at > length && s.decisions() > 0 || at > length+patience {
 			return h, s, s.check(t)
 		}
 	}
@@ -90,7 +96,7 @@ type speed struct {
 	tally
 }
 
-// together has callers ask at once for a while.
+// together has callers ask at once for a while, and each until it got a decision.
 func together(ctx context.Context, t *target, callers int, length time.Duration) (speed, error) {
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -103,12 +109,8 @@ func together(ctx context.Context, t *target, callers int, length time.Duration)
 	for i, c := range cs {
 		wg.Go(func() {
 			var s tally // of its own, so that callers share no cache line
-			for !stop.Load() {
-				a, err := c.call(ctx)
-				s.add(a, err)
-				if s.failed > 100 && s.decisions() == 0 {
-					break
-				}
+			for !stop.Load() || s.decisions() == 0 && ctx.Err() == nil && time.Since(start) < length+patience {
+				s.add(c.call(ctx))
 			}
 			seen[i] = s
 		})

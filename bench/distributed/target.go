@@ -26,7 +26,16 @@ var tight = rule{"tight", 1000, 1000}
 type answer struct {
 	allowed int
 	denied  int
-	odd     int // decided by a fallback, because whoever decides was silent; these are in allowed or denied too
+	// by a fallback, because whoever decides was silent; they are in neither of the above
+	oddAllowed int
+	oddDenied  int
+}
+
+// oddly is the answer of a fallback.
+func (a answer) oddly() answer { return answer{oddAllowed: a.allowed, oddDenied: a.denied} }
+
+func (a answer) plus(b answer) answer {
+	return answer{a.allowed + b.allowed, a.denied + b.denied, a.oddAllowed + b.oddAllowed, a.oddDenied + b.oddDenied}
 }
 
 func one(allowed bool) answer {
