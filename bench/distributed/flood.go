@@ -100,7 +100,7 @@ func flood(ctx context.Context, t *target, l load, key string) (sum tally, admis
 			// Callers begin one after the other, so that their questions are spread.
 			for next := step * time.Duration(i) / time.Duration(len(all)); ctx.Err() == nil; next += step {
 				now := time.Since(start)
-				if now >= l.length {
+				if max(now, next) >= l.length {
 					return
 				}
 				if wait := next - now; wait > 0 {

@@ -107,7 +107,7 @@ func TestFloodCountsWhatLimitersAdmit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if took != length {
+			if took > length || took < length-time.Millisecond { // the last question is before the end
 				t.Errorf("%s: took %v, want %v", one.name, took, length)
 			}
 			if n := 3 * 10_000 * int(length.Seconds()); math.Abs(float64(s.calls)/float64(n)-1) > 0.001 {
@@ -121,7 +121,7 @@ func TestFloodCountsWhatLimitersAdmit(t *testing.T) {
 	}
 }
 
-func TestFloodOfalimiterThatFails(t *testing.T) {
+func TestFloodOfALimiterThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := errors.New("gone")
 		target := &target{name: "fails", take: func(context.Context, int, []string) (answer, error) { return answer{}, gone }}
