@@ -13,6 +13,8 @@ type Suite struct {
 	Doc  string // Markdown: what is measured and how, what the peers leave out; stands above the tables
 	// Baseline is the peer that the ratios in the tables refer to. "": there are none.
 	Baseline string
+	// Modules are the paths of the modules that are measured; the page has their versions, as they are linked into this program.
+	Modules []string
 	// Run measures and emits, from one goroutine at a time. It ends early, with the context's error, when ctx does.
 	Run func(ctx context.Context, o Options, emit func(Sample)) error
 	// Check says what is wrong with the results, with much room for noise: it is for allocations and for ratios that are far off. Nil: nothing is checked.
