@@ -25,7 +25,11 @@ func runMemory(ctx context.Context, o report.Options, emit func(report.Sample)) 
 		sizes = []int{100_000}
 	}
 	for _, keys := range sizes {
-		for round := range o.Rounds {
+		rounds := o.Rounds
+		if keys > 1_000_000 {
+			rounds = 1 // memory hardly varies, and filling takes long
+		}
+		for round := range rounds {
 			emitGC(keys, "nothing", emit)
 			for _, p := range peers() {
 				if keys > 1_000_000 && !p.big {
@@ -35,10 +39,7 @@ func runMemory(ctx context.Context, o report.Options, emit func(report.Sample)) 
 					return fmt.Errorf("%s, %d keys: %w", p.name, keys, err)
 				}
 			}
-			o.Log("memory: %d keys: round %d of %d", keys, round+1, o.Rounds)
-			if keys > 1_000_000 {
-				break // memory hardly varies, and filling takes long
-			}
+			o.Log("memory: %d keys: round %d of %d", keys, round+1, rounds)
 		}
 	}
 	return nil
@@ -53,7 +54,7 @@ func weigh(ctx context.Context, p peer, keys int, emit func(report.Sample)) erro
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer func() { s.close(); runtime.KeepAlive(s) }() // most have nothing to close, and would be collected
 	took := time.Since(start)
 	quietHeap()
 	beside := float64(heapObjects()-before) - float64(keyBytes(keys))

@@ -24,7 +24,7 @@ func takeSuite() report.Suite {
 		Name: "local", Baseline: baseline, Modules: modules(), Run: runTake, Check: checkTake,
 		Doc: "One token of one key, decided in one process. hot1: one key; keys10k: ten thousand, evenly; zipf1M: a million by Zipf's law with exponent 1.1; uniform1M: a million, evenly; " +
 			"denied: one key that has nothing left. seq: one goroutine; par: two at once, and the time is for both together. All keys are known before. ns/op is time on the clock, cpu ns/op time on " +
-			"processors with what the peer does in the background; trust it more where the machine was busy. Both include drawing the key from a list, and a call through a function value, the same for all.",
+			"processors with what the peer does in the background; trust it more where the machine was busy. allocs/op has what the peer allocates in the background in it. All include drawing the key from a list, and a call through a function value, the same for all.",
 	}
 }
 
@@ -106,12 +106,13 @@ func (g group) measure(ctx context.Context, p peer, drawn map[spread]*draws, len
 			for _, m := range []struct {
 				unit  string
 				value float64
-			}{{"ns/op", got.per(got.clock)}, {"cpu ns/op", got.per(got.cpu)}, {"allocs/op", float64(got.mallocs) / float64(got.ops)}} {
-				one.Unit, one.Values = m.unit, []float64{m.value}
+				plain bool
+			}{{"ns/op", got.per(got.clock), false}, {"cpu ns/op", got.per(got.cpu), false}, {"allocs/op", float64(got.mallocs) / float64(got.ops), true}} {
+				one.Unit, one.Values, one.Plain = m.unit, []float64{m.value}, m.plain
 				emit(one)
 			}
 			if s.notLocal != nil && g.limit == ample {
-				one.Unit, one.Values = "decided in memory/op", []float64{1 - float64(got.asked)/float64(got.ops)}
+				one.Unit, one.Values, one.Plain = "decided in memory/op", []float64{1 - float64(got.asked)/float64(got.ops)}, true
 				emit(one)
 			}
 		}

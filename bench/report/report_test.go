@@ -21,6 +21,8 @@ func sampleSuite() Suite {
 			r := float64(round)
 			emit(Sample{Case: "hot", Peer: "ours", Unit: "ns/op", Values: []float64{20 + r}, Note: "alone"})
 			emit(Sample{Case: "hot", Peer: "theirs", Unit: "ns/op", Values: []float64{84 - 4*r}, Note: "as in its README"})
+			emit(Sample{Case: "hot", Peer: "ours", Unit: "allocs/op", Plain: true, Values: []float64{r}})
+			emit(Sample{Case: "hot", Peer: "theirs", Unit: "allocs/op", Plain: true, Values: []float64{9}})
 			emit(Sample{Case: "cold", Peer: "theirs", Unit: "ns/op", Values: []float64{12345678}})
 			for _, callers := range []float64{1, 4} {
 				emit(Sample{Case: "take", Peer: "ours", Unit: "/s", Params: map[string]float64{"callers": callers}, Values: []float64{callers * 1000}})
@@ -137,7 +139,7 @@ func TestMedian(t *testing.T) {
 }
 
 func TestNumber(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 0.01234: "0.012", 1: "1", 14.16: "14.2", 123.4: "123", 9999: "9999", 12345678: "12\u00a0345\u00a0678", 123456: "123\u00a0456", -12345: "-12\u00a0345", -123456: "-123\u00a0456",
+	for v, want := range map[float64]string{0: "0", 0.0004: "0.000", -0.0001: "0.000", 0.001: "0.001", 0.01234: "0.012", 1: "1", 14.16: "14.2", 123.4: "123", 9999: "9999", 12345678: "12\u00a0345\u00a0678", 123456: "123\u00a0456", -12345: "-12\u00a0345", -123456: "-123\u00a0456",
 		math.Inf(1): "–"} {
 		if got := number(v); got != want {
 			t.Errorf("number(%v) = %q, want %q", v, got, want)

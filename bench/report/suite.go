@@ -46,7 +46,9 @@ type Sample struct {
 	// X is the label of the curve's horizontal axis. LogX and LogY ask for logarithmic axes, on which only what is above 0 is drawn.
 	X          string
 	LogX, LogY bool
-	Note       string // how the peer was set up or what it cannot do; each different note of a peer is listed once
+	// Plain values are to be looked up: they get no ratios and no plot.
+	Plain bool
+	Note  string // how the peer was set up or what it cannot do; each different note of a peer is listed once
 }
 
 // RunSuites runs suites one after the other and returns all samples. A suite that fails ends no other one: its samples so far are kept, and its

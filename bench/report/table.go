@@ -14,6 +14,7 @@ const columns = 4
 // table is the part of a suite's results that is shown together: one unit, a few cases, all peers that have any of them.
 type table struct {
 	suite, unit string
+	plain       bool
 	cases       []string
 	peers       []string
 	cells       map[[2]string]Sample // by case and peer
@@ -54,6 +55,7 @@ func split(s Set, suite string, wanted func(Sample) bool, most int) []table {
 					t.peers = append(t.peers, one.Peer)
 				}
 				t.cells[[2]string{one.Case, one.Peer}] = one
+				t.plain = t.plain || one.Plain
 			}
 			all = append(all, t)
 		}
@@ -85,7 +87,7 @@ func (t table) cell(c, peer, baseline string) string {
 	if least, most := slices.Min(one.Values), slices.Max(one.Values); least != most {
 		text += fmt.Sprintf(" (%s–%s)", number(least), number(most))
 	}
-	if of, ok := t.cells[[2]string{c, baseline}]; ok && peer != baseline {
+	if of, ok := t.cells[[2]string{c, baseline}]; ok && peer != baseline && !t.plain {
 		if ratio := m / Median(of.Values); !math.IsNaN(ratio) && !math.IsInf(ratio, 0) {
 			text += " **" + number(ratio) + "×**"
 		}
@@ -159,6 +161,8 @@ func number(v float64) string {
 		return spaced(strconv.FormatFloat(v, 'f', 0, 64))
 	case a >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a > 0 && a < 0.0005:
+		return "0.000"
 	case a >= 1 || a == 0:
 		return strconv.FormatFloat(v, 'g', 3, 64)
 	default:

@@ -68,7 +68,7 @@ func (s Suite) body(b *strings.Builder, set Set, plots, link string) error {
 	}
 	for i, t := range tables(set, s.Name) {
 		fmt.Fprintf(b, "\n%s", t.markdown(s.Baseline))
-		if len(t.peers) < 2 {
+		if len(t.peers) < 2 || t.plain {
 			continue
 		}
 		name := fmt.Sprintf("%s-%s-%d.svg", s.Name, fileName(t.unit), i+1)
