@@ -1,7 +1,7 @@
 // Package local measures limiters as libraries in one process: ours, its peers, and the floor of what the machine allows.
 //
-// There are four suites: local, the cost of a decision; keys, how it grows with the number of keys; memory, bytes per key and what the
-// collector makes of them; latency, the distribution of our own decisions while everything else goes on.
+// There are five suites: local, the cost of a decision; keys, how it grows with the number of keys; memory, bytes per key and what the
+// collector makes of them; credit, our own decisions in a cluster of three nodes; latency, the distribution of our own decisions while everything else goes on.
 //
 // # Guarantees
 //

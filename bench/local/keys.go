@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 )
 
 // keyOf is the i-th of all keys.
@@ -57,6 +58,16 @@ func draw(n int, s spread) *draws {
 		d.ends = append(d.ends, uint32(len(text)))
 	}
 	d.text = string(text)
+	return d
+}
+
+// drawOne draws one key every time.
+func drawOne(key string) *draws {
+	d := &draws{ends: make([]uint32, 1, 1<<12+1), mask: 1<<12 - 1}
+	for i := range d.mask + 1 {
+		d.ends = append(d.ends, uint32((i+1)*len(key)))
+	}
+	d.text = strings.Repeat(key, d.mask+1)
 	return d
 }
 

@@ -132,6 +132,9 @@ func (c cost) expect(q quota) error {
 	return nil
 }
 
+// inMemory is the part of the operations that were decided in memory.
+func (c cost) inMemory() float64 { return 1 - float64(c.asked)/float64(c.ops) }
+
 // per is the time for each operation, in nanoseconds.
 func (c cost) per(d time.Duration) float64 { return float64(d) / float64(c.ops) }
 

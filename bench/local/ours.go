@@ -68,22 +68,29 @@ func openJatah(ctx context.Context, cfg jatah.Config, limit jatah.Limit, keys in
 		_ = node.Close()
 		return nil, err
 	}
-	s := &subject{close: func() { _ = node.Close() }}
-	if !clustered {
-		s.take = func(key string) bool { return l.Take(ctx, key, 1).OK }
-		return s, nil
+	s := &subject{take: func(key string) bool { return l.Take(ctx, key, 1).OK }}
+	if clustered {
+		s = onCredit(ctx, l)
 	}
-	var asked atomic.Int64
-	s.take = func(key string) bool {
-		d := l.Take(ctx, key, 1)
-		if d.Source != jatah.SourceLocal {
-			asked.Add(1)
-		}
-		return d.OK
-	}
-	s.notLocal = func() int64 { return asked.Swap(0) }
-	s.learn = func(key string) error { return obtainCredit(ctx, l, key) }
+	s.close = func() { _ = node.Close() }
 	return s, nil
+}
+
+// onCredit counts the decisions that were not made in memory.
+func onCredit(ctx context.Context, l *jatah.Limiter) *subject {
+	var asked atomic.Int64
+	return &subject{
+		take: func(key string) bool {
+			d := l.Take(ctx, key, 1)
+			if d.Source != jatah.SourceLocal {
+				asked.Add(1)
+			}
+			return d.OK
+		},
+		learn:    func(key string) error { return obtainCredit(ctx, l, key) },
+		notLocal: func() int64 { return asked.Swap(0) },
+		close:    func() {},
+	}
 }
 
 // obtainCredit takes tokens until one comes from memory.

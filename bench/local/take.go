@@ -10,7 +10,7 @@ import (
 
 // Suites are the suites of this package.
 func Suites() []report.Suite {
-	return []report.Suite{takeSuite(), keysSuite(), memorySuite(), latencySuite()}
+	return []report.Suite{takeSuite(), keysSuite(), memorySuite(), creditSuite(), latencySuite()}
 }
 
 // modules are those of the peers.
@@ -90,10 +90,7 @@ func (g group) measure(ctx context.Context, p peer, drawn map[spread]*draws, len
 	}
 	defer s.close()
 	for _, c := range g.cases {
-		for _, how := range []struct {
-			name       string
-			goroutines int
-		}{{"seq", 1}, {"par", 2}} {
+		for _, how := range ways() {
 			quietHeap()
 			got, err := s.turn(drawn[c.spread], how.goroutines, length)
 			if err == nil {
@@ -102,20 +99,30 @@ func (g group) measure(ctx context.Context, p peer, drawn map[spread]*draws, len
 			if err != nil {
 				return err
 			}
-			one := report.Sample{Case: c.name + "/" + how.name, Peer: p.name, Note: p.note}
-			for _, m := range []struct {
-				unit  string
-				value float64
-				plain bool
-			}{{"ns/op", got.per(got.clock), false}, {"cpu ns/op", got.per(got.cpu), false}, {"allocs/op", float64(got.mallocs) / float64(got.ops), true}} {
-				one.Unit, one.Values, one.Plain = m.unit, []float64{m.value}, m.plain
-				emit(one)
-			}
-			if s.notLocal != nil && g.limit == ample {
-				one.Unit, one.Values, one.Plain = "decided in memory/op", []float64{1 - float64(got.asked)/float64(got.ops)}, true
-				emit(one)
-			}
+			got.emit(report.Sample{Case: c.name + "/" + how.name, Peer: p.name, Note: p.note}, s, emit)
 		}
 	}
 	return nil
+}
+
+// way is how many ask at once.
+type way struct {
+	name       string
+	goroutines int
+}
+
+func ways() []way { return []way{{"seq", 1}, {"par", 2}} }
+
+// emit emits what one turn of the subject took, in several units, each as the given sample.
+func (c cost) emit(as report.Sample, s *subject, emit func(report.Sample)) {
+	figure := func(unit string, value float64, plain bool) {
+		as.Unit, as.Values, as.Plain = unit, []float64{value}, plain
+		emit(as)
+	}
+	figure("ns/op", c.per(c.clock), false)
+	figure("cpu ns/op", c.per(c.cpu), false)
+	figure("allocs/op", float64(c.mallocs)/float64(c.ops), true)
+	if s.notLocal != nil {
+		figure("decided in memory/op", c.inMemory(), true)
+	}
 }

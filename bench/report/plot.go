@@ -84,7 +84,8 @@ func (t table) drawValues(file string) error {
 		p.Add(spread, dots)
 		p.Legend.Add(c, dots)
 	}
-	return p.Save(24*vg.Centimeter, vg.Length(3+len(peers))*0.8*vg.Centimeter, file)
+	p.Y.Min, p.Y.Max = -0.5, float64(len(peers))+float64(len(t.cases))/2 // the legend is above the rows
+	return p.Save(24*vg.Centimeter, vg.Length(3+len(peers)+len(t.cases)/2)*0.8*vg.Centimeter, file)
 }
 
 // extent is the least and the greatest value that is drawn.
