@@ -13,6 +13,8 @@ type Suite struct {
 	Doc  string // Markdown: what is measured and how, what the peers leave out; stands above the tables
 	// Baseline is the peer that the ratios in the tables refer to. "": there are none.
 	Baseline string
+	// Modules are the paths of the modules that are measured; the page has their versions, as they are linked into this program.
+	Modules []string
 	// Run measures and emits, from one goroutine at a time. It ends early, with the context's error, when ctx does.
 	Run func(ctx context.Context, o Options, emit func(Sample)) error
 	// Check says what is wrong with the results, with much room for noise: it is for allocations and for ratios that are far off. Nil: nothing is checked.
@@ -44,7 +46,9 @@ type Sample struct {
 	// X is the label of the curve's horizontal axis. LogX and LogY ask for logarithmic axes, on which only what is above 0 is drawn.
 	X          string
 	LogX, LogY bool
-	Note       string // how the peer was set up or what it cannot do; each different note of a peer is listed once
+	// Plain values are to be looked up: they get no ratios and no plot.
+	Plain bool
+	Note  string // how the peer was set up or what it cannot do; each different note of a peer is listed once
 }
 
 // RunSuites runs suites one after the other and returns all samples. A suite that fails ends no other one: its samples so far are kept, and its

@@ -1,0 +1,15 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/jatah-io/jatah/bench/local"
+	"github.com/jatah-io/jatah/bench/report"
+)
+
+// suites are all that there are, in the order in which they run and stand in the report.
+func suites() []report.Suite {
+	return slices.Concat(
+		local.Suites(),
+	)
+}
