@@ -1,7 +1,6 @@
 package distributed
 
 import (
-	"context"
 	"os/exec"
 	"testing"
 
@@ -50,5 +49,3 @@ func TestSpeedRunsInShortForm(t *testing.T) {
 		}
 	}
 }
-
-var _ = context.Background

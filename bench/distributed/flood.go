@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ flood ends in a second that has just begun, it got that second's tokens already,
 
 // Flood is the suite of admissions.
 func Flood() report.Suite {
-	return report.Suite{Name: "flood", Doc: floodDoc, Baseline: "jatah hybrid", Run: runFlood, Check: checkFlood}
+	return report.Suite{Name: "flood", Doc: floodDoc, Modules: modules, Run: runFlood, Check: checkFlood}
 }
 
 // load is what a flood offers.
@@ -47,6 +48,9 @@ func planFlood(o report.Options) (l load, rounds int) {
 func runFlood(ctx context.Context, o report.Options, emit func(report.Sample)) (err error) {
 	var all cleanup
 	defer func() { err = errors.Join(err, all.run()) }()
+	if o.Dir, err = os.MkdirTemp(o.Dir, "flood-"); err != nil { // one of its own: suites share o.Dir
+		return err
+	}
 	l, rounds := planFlood(o)
 	ts, err := floodTargets(ctx, o, l.clients, &all)
 	if err != nil {
@@ -73,13 +77,9 @@ func floodOf(ctx context.Context, t *target, l load, key string, emit func(repor
 		return err
 	}
 	a := accountOf(tight, took, admissions)
-	note := t.note
-	if text := s.spoilt(); text != "" {
-		note += "; " + text
-	}
-	emit(report.Sample{Case: "admitted", Peer: t.name, Unit: "admitted/limit", Values: []float64{a.ratio()}, Note: note})
+	emit(report.Sample{Case: "admitted", Peer: t.name, Unit: "admitted/limit", Values: []float64{a.ratio()}, Note: t.note})
 	emit(report.Sample{Case: "worst interval", Peer: t.name, Unit: "excess/burst", Values: []float64{a.excess / float64(tight.burst)}})
-	emit(report.Sample{Case: "asked", Peer: t.name, Unit: "asked/s", Values: []float64{float64(s.calls) / took.Seconds()}})
+	emit(report.Sample{Case: "asked", Peer: t.name, Unit: "asked/s", Values: []float64{float64(s.calls) / took.Seconds()}, Note: s.spoilt()})
 	return nil
 }
 

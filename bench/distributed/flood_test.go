@@ -86,7 +86,7 @@ func TestFloodCountsWhatLimitersAdmit(t *testing.T) {
 			} else {
 				return a.oddly(), nil
 			}
-		}, 0.25, 0.45, 0, 0.01}, // at 30 000/s the 1500 take 50 ms, in which 50 are refilled
+		}, 0.25, 0.45, 0.001, 0.01}, // at 30 000/s the 1500 take 50 ms, in which 50 are refilled
 		{"windows of a second", func(int) (answer, error) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/jatah-io/jatah/bench/report"
 )
 
 // tally is what callers saw in one measurement.
@@ -73,14 +75,14 @@ func (s *tally) spoilt() string {
 const patience = 20 * time.Second
 
 // timed has one caller ask for a while and counts how long each call took.
-func timed(ctx context.Context, t *target, length time.Duration) (*histogram, tally, error) {
+func timed(ctx context.Context, t *target, length time.Duration) (*report.Histogram, tally, error) {
 	c := callersOf(t, 1)[0]
-	h := new(histogram)
+	h := new(report.Histogram)
 	var s tally
 	for start := time.Now(); ctx.Err() == nil; {
 		before := time.Now()
 		a, err := c.call(ctx)
-		h.add(time.Since(before))
+		h.Add(time.Since(before))
 		s.add(a, err)
 		if at := before.Sub(start); at > length && s.decisions() > 0 || at > length+patience {
 			return h, s, s.check(t)

@@ -3,7 +3,9 @@ package main
 import (
 	"slices"
 
+	"github.com/jatah-io/jatah/bench/distributed"
 	"github.com/jatah-io/jatah/bench/local"
+	"github.com/jatah-io/jatah/bench/overhttp"
 	"github.com/jatah-io/jatah/bench/report"
 )
 
@@ -11,5 +13,6 @@ import (
 func suites() []report.Suite {
 	return slices.Concat(
 		local.Suites(),
+		[]report.Suite{distributed.Speed(), distributed.Flood(), overhttp.Suite()},
 	)
 }

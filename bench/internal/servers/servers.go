@@ -56,7 +56,13 @@ func Redis(ctx context.Context, dir string) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Group{Procs: []*proc.Process{p}, Addr: addrs[0], Note: "redis-server, loopback TCP, nothing written to disk"}, nil
+	g := &Group{Procs: []*proc.Process{p}, Addr: addrs[0]}
+	info, err := db.InfoMap(ctx, "server").Result()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("servers: asking Redis for its version: %w", err), g.Stop())
+	}
+	g.Note = "redis-server " + info["Server"]["redis_version"] + ", loopback TCP, nothing written to disk"
+	return g, nil
 }
 
 // Nodes starts the built program as n nodes "s1", "s2"... with the limits, each in the form of the flag --limit, and waits until all have
