@@ -8,8 +8,8 @@ import (
 	"github.com/jatah-io/jatah/bench/report"
 )
 
-// runShort runs a suite as CI does, and returns what it emitted.
-func runShort(t *testing.T, s report.Suite) report.Set {
+// needs skips a test that starts servers where it cannot.
+func needs(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts Redis, gubernator and nodes; leave out -short to run it")
@@ -19,6 +19,12 @@ func runShort(t *testing.T, s report.Suite) report.Set {
 			t.Skipf("needs %s in PATH: %v", program, err)
 		}
 	}
+}
+
+// runShort runs a suite as CI does, and returns what it emitted.
+func runShort(t *testing.T, s report.Suite) report.Set {
+	t.Helper()
+	needs(t)
 	o := report.Options{Short: true, Rounds: 1, Dir: t.TempDir(), Log: t.Logf}
 	samples, err := report.RunSuites(t.Context(), []report.Suite{s}, o)
 	if err != nil {

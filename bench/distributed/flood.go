@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -48,9 +47,6 @@ func planFlood(o report.Options) (l load, rounds int) {
 func runFlood(ctx context.Context, o report.Options, emit func(report.Sample)) (err error) {
 	var all cleanup
 	defer func() { err = errors.Join(err, all.run()) }()
-	if o.Dir, err = os.MkdirTemp(o.Dir, "flood-"); err != nil { // one of its own: suites share o.Dir
-		return err
-	}
 	l, rounds := planFlood(o)
 	ts, err := floodTargets(ctx, o, l.clients, &all)
 	if err != nil {

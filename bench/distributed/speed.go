@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"time"
@@ -50,9 +49,6 @@ func planSpeed(o report.Options) speedPlan {
 func runSpeed(ctx context.Context, o report.Options, emit func(report.Sample)) (err error) {
 	var all cleanup
 	defer func() { err = errors.Join(err, all.run()) }()
-	if o.Dir, err = os.MkdirTemp(o.Dir, "distributed-"); err != nil { // one of its own: suites share o.Dir
-		return err
-	}
 	ts, err := speedTargets(ctx, o, &all)
 	if err != nil {
 		return err

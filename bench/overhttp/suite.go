@@ -66,9 +66,6 @@ func run(ctx context.Context, o report.Options, emit func(report.Sample)) (err e
 		}
 		return fmt.Errorf("overhttp: %w; install it, on Debian with apt-get install wrk", err)
 	}
-	if o.Dir, err = os.MkdirTemp(o.Dir, "http-"); err != nil { // one of its own: suites share o.Dir
-		return err
-	}
 	rounds, length := max(o.Rounds, 1), 4*time.Second
 	if o.Short {
 		rounds, length = 1, time.Second
@@ -187,7 +184,7 @@ func startBare(ctx context.Context, dir, program string, reply []byte) (*proc.Pr
 		return nil, "", fmt.Errorf("overhttp: %w", err)
 	}
 	p, err := proc.Start(ctx, proc.Spec{
-		Program: program, Args: []string{"-listen", addrs[0], "-reply", file}, Log: file + ".log", Ready: proc.HTTPReady("http://" + addrs[0]),
+		Program: program, Args: []string{"-listen", addrs[0], "-reply", file}, Dir: dir, Ready: proc.HTTPReady("http://" + addrs[0]),
 	})
 	return p, addrs[0], err
 }

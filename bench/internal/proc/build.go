@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// BuildNode builds the program of the module that is measured and returns its path in dir. It runs the go command, inside the
-// module bench.
+// BuildNode builds the program of the module that is measured and returns its path in dir; one that is there and up to date is kept. It runs
+// the go command, inside the module bench.
 func BuildNode(ctx context.Context, dir string) (string, error) {
 	where, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/jatah-io/jatah").Output()
 	if err != nil {

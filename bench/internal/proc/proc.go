@@ -21,13 +21,13 @@ const (
 	stopTime  = 15 * time.Second // how long it may take to end; a node hands off first, which takes up to 10 s
 )
 
-// Spec says what to start. Program and Log are needed.
+// Spec says what to start. Program and Dir are needed.
 type Spec struct {
 	Name    string // for messages; "": the base of Program
 	Program string
 	Args    []string
 	Env     []string // "NAME=value", besides the environment of this process
-	Log     string   // file that gets what the process prints; it must not exist
+	Dir     string   // where a file is made that gets what the process prints
 	// Ready returns nil when the process answers, and is asked again while it does not. Nil: it is ready at once.
 	Ready func(context.Context) error
 }
@@ -42,12 +42,13 @@ type Process struct {
 
 // Start starts a process and waits until it is ready, up to 30 s. When it fails, nothing runs.
 func Start(ctx context.Context, s Spec) (*Process, error) {
-	p := &Process{name: cmp.Or(s.Name, filepath.Base(s.Program)), log: s.Log, ended: make(chan struct{})}
-	f, err := os.OpenFile(s.Log, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	p := &Process{name: cmp.Or(s.Name, filepath.Base(s.Program)), ended: make(chan struct{})}
+	f, err := os.CreateTemp(s.Dir, "*.log")
 	if err != nil {
 		return nil, fmt.Errorf("proc: log of %s: %w", p.name, err)
 	}
 	defer f.Close()
+	p.log = f.Name()
 	p.cmd = exec.Command(s.Program, s.Args...) // not CommandContext: that kills, and a node should hand off
 	p.cmd.Stdout, p.cmd.Stderr = f, f
 	p.cmd.Env = append(os.Environ(), s.Env...)
@@ -75,7 +76,7 @@ func (p *Process) WaitReady(ctx context.Context, ready func(context.Context) err
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	var last error // that is not just the end of the wait
+	var last error // not the one that only says that the wait is over, if there was another
 	for {
 		try, stop := context.WithTimeout(ctx, time.Second)
 		err := ready(try)
@@ -83,7 +84,7 @@ func (p *Process) WaitReady(ctx context.Context, ready func(context.Context) err
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil {
+		if last == nil || ctx.Err() == nil {
 			last = err
 		}
 		select {

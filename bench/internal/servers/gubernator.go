@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/jatah-io/jatah/bench/internal/proc"
@@ -33,7 +32,7 @@ func Gubernator(ctx context.Context, dir, program string, n int) (*Group, error)
 				fmt.Sprintf("GUBER_INSTANCE_ID=g%d", i+1),
 				"GUBER_LOG_LEVEL=warn",
 			},
-			Log: filepath.Join(dir, fmt.Sprintf("gubernator-%d-%s.log", i+1, port(g.GRPC[i]))),
+			Dir: dir,
 		})
 		if err != nil {
 			return nil, errors.Join(err, g.Stop())

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -50,7 +49,7 @@ func Redis(ctx context.Context, dir string) (*Group, error) {
 	p, err := proc.Start(ctx, proc.Spec{
 		Program: program,
 		Args:    []string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", dir},
-		Log:     filepath.Join(dir, "redis.log"),
+		Dir:     dir,
 		Ready:   func(ctx context.Context) error { return db.Ping(ctx).Err() },
 	})
 	if err != nil {
@@ -85,8 +84,7 @@ func Nodes(ctx context.Context, dir, program string, n int, limits ...string) (*
 			args = append(args, "--limit", l)
 		}
 		p, err := proc.Start(ctx, proc.Spec{
-			Name: fmt.Sprintf("node s%d", i+1), Program: program, Args: args,
-			Log: filepath.Join(dir, fmt.Sprintf("node-s%d-%s.log", i+1, port(g.HTTP[i]))),
+			Name: fmt.Sprintf("node s%d", i+1), Program: program, Args: args, Dir: dir,
 		})
 		if err != nil {
 			return nil, errors.Join(err, g.Stop())
@@ -139,5 +137,3 @@ func getJSON(ctx context.Context, url string, into any) error {
 	}
 	return nil
 }
-
-func port(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
