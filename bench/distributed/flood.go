@@ -75,7 +75,7 @@ func floodOf(ctx context.Context, t *target, l load, key string, emit func(repor
 	a := accountOf(tight, took, admissions)
 	emit(report.Sample{Case: "admitted", Peer: t.name, Unit: "admitted/limit", Values: []float64{a.ratio()}, Note: t.note})
 	emit(report.Sample{Case: "worst interval", Peer: t.name, Unit: "excess/burst", Values: []float64{a.excess / float64(tight.burst)}})
-	emit(report.Sample{Case: "asked", Peer: t.name, Unit: "asked/s", Values: []float64{float64(s.calls) / took.Seconds()}, Note: s.spoilt()})
+	emit(report.Sample{Case: "asked", Peer: t.name, Unit: "asked/s", Values: []float64{float64(s.calls) / took.Seconds()}, Note: s.spoilt(false)})
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,32 +40,35 @@ func (s *tally) merge(o tally) {
 	}
 }
 
-// decisions are those that were made as the peer means to: not those by a fallback.
-func (s *tally) decisions() int { return s.allowed + s.denied }
+// decisions are those that were made as the peer means to: not those by a fallback, and not those that an ample limit denied.
+func (s *tally) decisions() int { return s.allowed }
 
-func (s *tally) odd() int { return s.oddAllowed + s.oddDenied }
-
-// check refuses a measurement in which hardly anything was decided, or in which an ample limit denied.
+// check refuses a measurement in which nothing was decided.
 func (s *tally) check(t *target) error {
 	switch {
-	case s.decisions() == 0 && s.err != nil:
+	case s.decisions() > 0:
+		return nil
+	case s.err != nil:
 		return fmt.Errorf("distributed: %s decided nothing: %w", t.name, s.err)
-	case s.decisions() == 0:
-		return fmt.Errorf("distributed: %s decided nothing but %d by fallback", t.name, s.odd())
-	case s.denied > 0:
-		return fmt.Errorf("distributed: %s denied %d of %d although the limit is ample", t.name, s.denied, s.decisions())
 	}
-	return nil
+	return fmt.Errorf("distributed: %s allowed nothing, but denied %d although the limit is ample, and %d were decided by a fallback", t.name, s.denied, s.oddAllowed+s.oddDenied)
 }
 
-// spoilt says which part of the calls failed or was decided by a fallback, "" if none.
-func (s *tally) spoilt() string {
-	if s.failed == 0 && s.odd() == 0 {
-		return ""
+// spoilt says which part did not count, "" if all did. Where the limit is ample, denials do not.
+func (s *tally) spoilt(ample bool) string {
+	all := float64(s.failed) + float64(s.allowed+s.denied+s.oddAllowed+s.oddDenied)
+	var parts []string
+	add := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%.2g%% %s", 100*float64(n)/all, what))
+		}
 	}
-	failed, odd := float64(s.failed), float64(s.odd())
-	asked := failed + odd + float64(s.decisions())
-	text := fmt.Sprintf("%.2g%% of the calls failed and %.2g%% were decided by a fallback", 100*failed/asked, 100*odd/asked)
+	add(int(s.failed), "failed")
+	add(s.oddAllowed+s.oddDenied, "were decided by a fallback")
+	if ample {
+		add(s.denied, "were denied although the limit is ample")
+	}
+	text := strings.Join(parts, ", ")
 	if s.err != nil {
 		text += fmt.Sprintf(" (%v)", s.err)
 	}
