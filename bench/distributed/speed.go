@@ -21,6 +21,7 @@ the caller asks a node that owns none of them, which is its worst case.
 Redis and gubernator are processes that this program asks over the loopback interface. Embedded, one node is in this program, and two others are
 processes of their own (` + "`jatah serve`" + `); over HTTP, this program asks one of them. All peers run from the beginning to the end of the suite, and are idle
 but for the one that is asked. "µs of processor time" is that of all processes of a peer and of this program, with what asking costs.
+Two readings of the clock are in each latency, which is most of what a decision in memory shows.
 No traffic is encrypted or authenticated, on any side. Only decisions count that were
 made as the peer means to: what failed, was decided by a fallback or was denied is not in the numbers but in a note; on an idle machine there should be none.`
 
