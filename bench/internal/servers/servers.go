@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -50,7 +51,14 @@ func Redis(ctx context.Context, dir string) (*Group, error) {
 		Program: program,
 		Args:    []string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", dir},
 		Dir:     dir,
-		Ready:   func(ctx context.Context) error { return db.Ping(ctx).Err() },
+		Ready: func(ctx context.Context) error {
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", addrs[0]) // the client would log each refusal
+			if err != nil {
+				return err
+			}
+			conn.Close()
+			return db.Ping(ctx).Err()
+		},
 	})
 	if err != nil {
 		return nil, err
