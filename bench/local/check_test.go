@@ -94,6 +94,36 @@ func TestTurn(t *testing.T) {
 	}
 }
 
+// Before a turn ours asks until it has credit for what is drawn.
+func TestWarmGoesOnUntilDecisionsAreMadeInMemory(t *testing.T) {
+	d := draw(1, uniform)
+	for _, c := range []struct {
+		name string
+		part int64 // one in so many takes is decided elsewhere, in the first round only
+		want int
+	}{{"in memory at once", 0, 1}, {"one in a hundred asks", 100, 2}} {
+		takes, asked, rounds := int64(0), int64(0), 0
+		s := &subject{take: func(string) bool {
+			if takes++; c.part > 0 && rounds == 0 && takes%c.part == 0 {
+				asked++
+			}
+			return true
+		}}
+		s.notLocal = func() int64 {
+			rounds++
+			n := asked
+			asked = 0
+			return n
+		}
+		if err := s.warm(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		if rounds != c.want || takes != int64(c.want*(d.mask+1)) {
+			t.Errorf("%s: %d rounds with %d takes, want %d through all %d draws", c.name, rounds, takes, c.want, d.mask+1)
+		}
+	}
+}
+
 func TestMemoryIsWhatTheKeysTake(t *testing.T) {
 	const keys = 100_000
 	for _, c := range []struct {

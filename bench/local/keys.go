@@ -42,9 +42,9 @@ type draws struct {
 	mask int      // the number of draws, less one
 }
 
-// draw draws keys out of the first n, the same ones each time: at least as many as there are keys, up to mostDraws.
+// draw draws keys out of the first n, the same ones each time: at least twice as many as there are keys, up to mostDraws.
 func draw(n int, s spread) *draws {
-	count := min(max(1<<bits.Len(uint(n)), 1<<16), mostDraws)
+	count := min(max(1<<bits.Len(uint(2*n-1)), 1<<14), mostDraws)
 	r := rand.New(rand.NewPCG(1, 2))
 	pick := func() int { return r.IntN(n) }
 	if s == zipf && n > 1 {

@@ -12,7 +12,7 @@ func keysSuite() report.Suite {
 	return report.Suite{
 		Name: "keys", Baseline: baseline, Modules: modules(), Run: runKeys,
 		Doc: "How the cost of a decision grows with the number of known keys: drawn evenly, one goroutine, time on the clock. Ten million keys are measured for ours, the floor and the best two peers. A node " +
-			"takes back credit that it has not used for a few seconds; with ten million keys making them known takes longer than that, so some decisions ask: see what part was decided in memory.",
+			"returns credit that it has not used for some seconds; where making the keys known takes longer than that, some decisions ask: see what part was decided in memory.",
 	}
 }
 
@@ -20,7 +20,10 @@ func runKeys(ctx context.Context, o report.Options, emit func(report.Sample)) er
 	for _, keys := range manyKeys(o.Short) {
 		d := draw(keys, uniform)
 		rounds := o.Rounds
-		if keys > 1_000_000 {
+		switch {
+		case o.Short:
+			rounds = 1
+		case keys > 1_000_000:
 			rounds = min(rounds, 3) // filling takes long
 		}
 		for round := range rounds {
@@ -52,6 +55,9 @@ func runWithKeys(ctx context.Context, p peer, d *draws, keys int, o report.Optio
 		return err
 	}
 	defer s.close()
+	if err := s.warm(ctx, d); err != nil {
+		return err
+	}
 	quietHeap()
 	got, err := s.turn(d, 1, turnLength(o.Short))
 	if err == nil {

@@ -26,7 +26,7 @@ func runMemory(ctx context.Context, o report.Options, emit func(report.Sample)) 
 	}
 	for _, keys := range sizes {
 		rounds := o.Rounds
-		if keys > 1_000_000 {
+		if keys > 1_000_000 || o.Short {
 			rounds = 1 // memory hardly varies, and filling takes long
 		}
 		for round := range rounds {

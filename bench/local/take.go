@@ -24,7 +24,7 @@ func takeSuite() report.Suite {
 		Name: "local", Baseline: baseline, Modules: modules(), Run: runTake, Check: checkTake,
 		Doc: "One token of one key, decided in one process. hot1: one key; keys10k: ten thousand, evenly; zipf1M: a million by Zipf's law with exponent 1.1; uniform1M: a million, evenly; " +
 			"denied: one key that has nothing left. seq: one goroutine; par: two at once, and the time is for both together. All keys are known before. ns/op is time on the clock, cpu ns/op time on " +
-			"processors with what the peer does in the background; trust it more where the machine was busy. allocs/op has what the peer allocates in the background in it. All include drawing the key from a list, and a call through a function value, the same for all.",
+			"processors with what the peer does in the background; trust it more where the machine was busy. gain of two goroutines: time of seq by time of par, 2 at best. allocs/op has what the peer allocates in the background in it. All include drawing the key from a list, and a call through a function value, the same for all.",
 	}
 }
 
@@ -90,6 +90,10 @@ func (g group) measure(ctx context.Context, p peer, drawn map[spread]*draws, len
 	}
 	defer s.close()
 	for _, c := range g.cases {
+		if err := s.warm(ctx, drawn[c.spread]); err != nil {
+			return err
+		}
+		var alone float64
 		for _, how := range ways() {
 			quietHeap()
 			got, err := s.turn(drawn[c.spread], how.goroutines, length)
@@ -100,6 +104,11 @@ func (g group) measure(ctx context.Context, p peer, drawn map[spread]*draws, len
 				return err
 			}
 			got.emit(report.Sample{Case: c.name + "/" + how.name, Peer: p.name, Note: p.note}, s, emit)
+			if how.goroutines == 1 {
+				alone = got.per(got.clock)
+				continue
+			}
+			emit(report.Sample{Case: c.name, Peer: p.name, Unit: "gain of two goroutines", Values: []float64{alone / got.per(got.clock)}})
 		}
 	}
 	return nil
