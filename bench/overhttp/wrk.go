@@ -1,21 +1,33 @@
-package main
+package overhttp
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/jatah-io/jatah/bench/internal/proc"
 )
 
-// takeScript makes the requests before the clock starts: wrk then only has to send them.
-const takeScript = `local requests, at = {}, 0
+// wrkProgram is what has to be in PATH.
+const wrkProgram = "wrk"
+
+// connections are those that wrk keeps open, with one thread: it shares two cores with the server.
+const connections = 32
+
+// script is what wrk does: it makes the requests before the clock starts, so that it then only has to send them.
+const script = `local bodies = {
+%s}
+local requests, at = {}, 0
 function init()
-  local head = {["Content-Type"] = "application/json"}
-  for i = 1, %d do
-    requests[i] = wrk.format("POST", "/v1/take", head, '{"limit":"api","key":"user:' .. (10000 + i) .. '","cost":1}')
+  for i, body in ipairs(bodies) do
+    requests[i] = wrk.format("POST", %q, {["Content-Type"] = "application/json"}, body)
   end
 end
 function request()
@@ -24,15 +36,22 @@ function request()
 end
 `
 
-// wrk runs the load generator of that name.
-type wrk struct {
-	options
-	script string
+// writeScript returns the file of a script that sends the bodies in turn.
+func writeScript(dir, name, path string, bodies []string) (string, error) {
+	var list strings.Builder
+	for _, b := range bodies {
+		fmt.Fprintf(&list, "[==[%s]==],\n", b)
+	}
+	file := filepath.Join(dir, name+".lua")
+	if err := os.WriteFile(file, fmt.Appendf(nil, script, list.String(), path), 0o600); err != nil {
+		return "", fmt.Errorf("overhttp: %w", err)
+	}
+	return file, nil
 }
 
 // measurement is one run.
 type measurement struct {
-	perSecond float64
+	perSecond float64 // requests
 	p50, p99  time.Duration
 	cpu       time.Duration // of the server, for each request; says more than perSecond when the machine is busy
 }
@@ -45,23 +64,23 @@ var (
 	wrkTrouble   = regexp.MustCompile(`(Non-2xx|Socket errors).*`)
 )
 
-func (w wrk) measure(ctx context.Context, s *server, length time.Duration) (measurement, error) {
-	before, err := s.processorTime()
+// runWrk asks the server at an address for whole seconds.
+func runWrk(ctx context.Context, file, addr string, of *proc.Process, length time.Duration) (measurement, error) {
+	before, err := of.CPU()
 	if err != nil {
 		return measurement{}, err
 	}
-	cmd := exec.CommandContext(ctx, "wrk", "--latency",
-		"-t", strconv.Itoa(w.threads), "-c", strconv.Itoa(w.connections),
-		"-d", strconv.Itoa(int(length.Seconds()))+"s", "-s", w.script, "http://"+s.addr)
+	cmd := exec.CommandContext(ctx, wrkProgram, "--latency", "-t", "1", "-c", strconv.Itoa(connections), "--timeout", "20s",
+		"-d", strconv.Itoa(int(length.Seconds()))+"s", "-s", file, "http://"+addr)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return measurement{}, fmt.Errorf("httpbench: wrk: %w\n%s", err, out)
+		return measurement{}, fmt.Errorf("overhttp: wrk: %w\n%s", errors.Join(ctx.Err(), err), out)
 	}
 	m, requests, err := parseWrk(string(out))
 	if err != nil {
 		return m, err
 	}
-	after, err := s.processorTime()
+	after, err := of.CPU()
 	m.cpu = (after - before) / time.Duration(requests)
 	return m, err
 }
@@ -69,7 +88,7 @@ func (w wrk) measure(ctx context.Context, s *server, length time.Duration) (meas
 // parseWrk reads what wrk prints: a measurement but for the cpu, and how many requests were answered, at least one.
 func parseWrk(out string) (m measurement, requests int64, err error) {
 	if trouble := wrkTrouble.FindString(out); trouble != "" {
-		return m, 0, fmt.Errorf("httpbench: not every request was answered with 200: %s", trouble)
+		return m, 0, fmt.Errorf("overhttp: not every request was answered with 200: %s", trouble)
 	}
 	field := func(re *regexp.Regexp) string {
 		if found := re.FindStringSubmatch(out); found != nil {
@@ -89,7 +108,7 @@ func parseWrk(out string) (m measurement, requests int64, err error) {
 		err = errors.New("no request was answered")
 	}
 	if err != nil {
-		return m, 0, fmt.Errorf("httpbench: cannot read what wrk says: %w\n%s", err, out)
+		return m, 0, fmt.Errorf("overhttp: cannot read what wrk says: %w\n%s", err, out)
 	}
 	return m, requests, nil
 }
