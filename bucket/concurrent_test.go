@@ -120,7 +120,7 @@ func TestChangesUnderTakersLoseNothing(t *testing.T) {
 		taken.Add(mine)
 	})
 	tab.SetParams(limits[0], now)
-	e, ok := tab.keys.Load("k")
+	e, ok := stored(tab, "k")
 	if !ok {
 		t.Fatal("forgotten")
 	}
@@ -153,7 +153,7 @@ func TestSharesUnderTakersLoseNothing(t *testing.T) {
 	})
 	if r := tab.PeekWith("k", shares[0], sec); r.Remaining != burst-taken.Load() {
 		// Each conversion may round down by a part of a token.
-		e, _ := tab.keys.Load("k")
+		e, _ := stored(tab, "k")
 		left, _ := e.Tokens(sec)
 		if left.Cmp(rat(burst-taken.Load())) > 0 || left.Cmp(rat(burst-taken.Load()-1)) < 0 {
 			t.Errorf("%s left after %d", left, taken.Load())
@@ -361,13 +361,11 @@ func TestLateConversionCountsFromTheChange(t *testing.T) {
 	tab := NewTable(params(t, "1/s", 100), 0)
 	tab.Take("k", 0, 100)
 	// What SetParams does before it walks.
-	tab.limit.Store(&limit{p: params(t, "10/s", 100), since: 10 * sec})
+	p := params(t, "10/s", 100)
+	tab.params.leave(tab.limit.Load().number)
+	tab.limit.Store(&limit{p: p, number: tab.params.use(p), since: 10 * sec})
 	if r := tab.Take("k", 12*sec, 1); r.Remaining != 10+20-1 {
 		t.Errorf("%+v", r)
 	}
-	// A refund between a correction's store and its look is seen by one of the two.
-	e, _ := tab.keys.Load("k")
-	if got := e.record(int64(year)); got != 12*sec+71*sec/10 || e.due.Load() != got {
-		t.Errorf("recorded %v", time.Duration(got))
-	}
+	consistent(t, tab)
 }

@@ -64,9 +64,17 @@
 //     for a debt of a whole burst, and for most limits for decades of refill.
 //   - A table at its bound refuses new keys (Result.Overflow) while no key is full.
 //     The first request of a new key, sweeping and live changes take short locks;
-//     a request of a known key takes none. A new key for which room is being made
-//     may be refused once more by a concurrent request.
+//     a request of a known key takes none. A new key looks at 1024 others for one
+//     that is full, and if they are not, it is refused though there may be one: the
+//     next new key looks on from there. Its RetryAfter never is too long: a time
+//     before which no key is full, or a nanosecond if some of those not looked at may be.
+//     A new key for which room is being made may be refused once more by a
+//     concurrent request.
+//   - Between two steps of a request its key may be forgotten or converted, and its place be
+//     given to another key. That this is noticed rests on 64 random bits, which differ by all
+//     odds: in each such race it goes unnoticed, and a decision is charged to another key, with a probability of 1 in 2^64.
 //
 // The algorithm of Bucket and Table is the generic cell rate algorithm of ATM (ITU-T I.371, annex A,
-// virtual scheduling), which needs one number per key: the theoretical arrival time.
+// virtual scheduling), which needs one number per key: the theoretical arrival time. Who keeps that number elsewhere finds the arithmetic
+// on it in Params: Used, Level, TATOf and their neighbours.
 package bucket

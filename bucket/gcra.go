@@ -17,14 +17,19 @@ import (
 // now is in nanoseconds on one clock for all calls, a negative one counts as 0. Negative n is a
 // mistake of the caller: it is denied with Never and changes nothing.
 type Bucket struct {
-	p   *Params
-	tat atomic.Uint64
+	cell
+	p *Params
+}
 
+// cell is what changes of a bucket. Where a Table keeps it a salt is added to TAT, modulo 2^64: see record.
+type cell struct {
 	// newest is the latest `now` of a change. It makes time stand still for goroutines whose
 	// clock reading is older, because it was set back or because they were
 	// preempted since. It is raised before TAT and loaded after it, so whoever sees a take
 	// decides at the time of that take or later.
 	newest atomic.Int64
+
+	tat atomic.Uint64 // last: see record
 }
 
 // New returns a full bucket.
@@ -60,38 +65,14 @@ func (b *Bucket) Params() *Params { return b.p }
 // Take takes n tokens if they are there. Taking 0 is a look: it changes nothing, and is OK unless
 // the bucket is in debt or denies all. More than the burst is never possible.
 func (b *Bucket) Take(now, n int64) Result {
-	p := b.p
-	if n < 0 || n > p.burst || p.mul == 0 {
-		return b.never(now)
-	}
-	cost := uint64(n) * p.unit
 	for {
 		tat := b.tat.Load()
 		if tat == sealed {
 			return Result{Sealed: true}
 		}
-		at := b.at(now)
-		clock := p.clock(at)
-		missing := uint64(0)
-		if tat > clock {
-			missing = tat - clock
-		}
-		if missing > p.full-cost {
-			r := p.result(clock, missing, now)
-			// The clock must show u or more; u > clock, so never 0.
-			r.RetryAfter = wait(p.when(clock+(missing-(p.full-cost))), now)
+		if r, ok := b.tryTake(b.p, tat, 0, now, n); ok {
 			return r
 		}
-		if n > 0 {
-			missing += cost
-			b.advance(at)
-			if !b.tat.CompareAndSwap(tat, clock+missing) {
-				continue
-			}
-		}
-		r := p.result(clock, missing, now)
-		r.OK = true
-		return r
 	}
 }
 
@@ -105,50 +86,87 @@ func (b *Bucket) Refund(now, n int64) Result { return b.move(now, n, false) }
 func (b *Bucket) Charge(now, n int64) Result { return b.move(now, n, true) }
 
 func (b *Bucket) move(now, n int64, charge bool) Result {
-	p := b.p
-	if n < 0 {
-		return b.never(now)
-	}
-	amount := p.units(n)
 	for {
 		tat := b.tat.Load()
 		if tat == sealed {
 			return Result{Sealed: true}
 		}
-		at := b.at(now)
-		clock := p.clock(at)
-		was := max(tat, clock)
-		next := was
-		if charge {
-			next = min(add(was, amount), lastTAT)
-		} else {
-			next -= min(amount, was-clock)
+		if r, ok := b.tryMove(b.p, tat, 0, now, n, charge); ok {
+			return r
 		}
-		if next != was {
-			b.advance(at)
-			if !b.tat.CompareAndSwap(tat, next) {
-				continue
-			}
-		}
-		r := p.result(clock, next-clock, now)
-		r.OK = true
-		if p.mul == 0 {
-			r.RetryAfter = Never
-		} else if next-clock > p.full {
-			r.RetryAfter = wait(p.when(next-p.full), now)
-		}
-		return r
 	}
 }
 
-// never answers what cannot pass: costs that are negative or above the burst, and rate 0.
-func (b *Bucket) never(now int64) Result {
-	tat := b.tat.Load()
-	if tat == sealed {
-		return Result{Sealed: true}
+// tryTake is a Take that was told TAT, and the salt that is added to it in the word. It fails if the word is another one in the end: then
+// it changed nothing, and its result is void.
+func (c *cell) tryTake(p *Params, tat, salt uint64, now, n int64) (r Result, ok bool) {
+	if n < 0 || n > p.burst || p.mul == 0 {
+		return c.never(p, tat, now), c.tat.Load() == tat+salt
 	}
-	clock := b.p.clock(b.at(now))
-	r := b.p.result(clock, max(tat, clock)-clock, now)
+	cost := uint64(n) * p.unit
+	at := c.at(now)
+	clock := p.clock(at)
+	missing := uint64(0)
+	if tat > clock {
+		missing = tat - clock
+	}
+	if missing > p.full-cost {
+		r = p.result(clock, missing, now)
+		// The clock must show u or more; u > clock, so never 0.
+		r.RetryAfter = wait(p.when(clock+(missing-(p.full-cost))), now)
+		return r, c.tat.Load() == tat+salt
+	}
+	if n > 0 {
+		missing += cost
+		c.advance(at)
+		if !c.tat.CompareAndSwap(tat+salt, clock+missing+salt) {
+			return r, false
+		}
+	} else if c.tat.Load() != tat+salt {
+		return r, false
+	}
+	r = p.result(clock, missing, now)
+	r.OK = true
+	return r, true
+}
+
+// tryMove is a Refund or Charge as tryTake is a Take.
+func (c *cell) tryMove(p *Params, tat, salt uint64, now, n int64, charge bool) (r Result, ok bool) {
+	if n < 0 {
+		return c.never(p, tat, now), c.tat.Load() == tat+salt
+	}
+	amount := p.units(n)
+	at := c.at(now)
+	clock := p.clock(at)
+	was := max(tat, clock)
+	next := was
+	if charge {
+		next = min(add(was, amount), lastTAT)
+	} else {
+		next -= min(amount, was-clock)
+	}
+	if next != was {
+		c.advance(at)
+		if !c.tat.CompareAndSwap(tat+salt, next+salt) {
+			return r, false
+		}
+	} else if c.tat.Load() != tat+salt {
+		return r, false
+	}
+	r = p.result(clock, next-clock, now)
+	r.OK = true
+	if p.mul == 0 {
+		r.RetryAfter = Never
+	} else if next-clock > p.full {
+		r.RetryAfter = wait(p.when(next-p.full), now)
+	}
+	return r, true
+}
+
+// never answers what cannot pass: costs that are negative or above the burst, and rate 0.
+func (c *cell) never(p *Params, tat uint64, now int64) Result {
+	clock := p.clock(c.at(now))
+	r := p.result(clock, max(tat, clock)-clock, now)
 	r.RetryAfter = Never
 	return r
 }
@@ -226,12 +244,16 @@ func (b *Bucket) convertTo(next *Bucket, p *Params, now int64) bool {
 	}
 	// newest was raised before any TAT that the swap could see.
 	at := b.at(now)
-	clock := b.p.clock(at)
-	missing := p.adopt(max(tat, clock)-clock, b.p)
 	next.p = p
 	next.newest.Store(at)
-	next.tat.Store(min(add(p.clock(at), missing), lastTAT))
+	next.tat.Store(p.from(b.p, tat, at))
 	return true
+}
+
+// from converts a TAT of other Params, as of the time at.
+func (p *Params) from(old *Params, tat uint64, at int64) uint64 {
+	clock := old.clock(at)
+	return min(add(p.clock(at), p.adopt(max(tat, clock)-clock, old)), lastTAT)
 }
 
 // seal ends the bucket if it is full. It fails if it is not, or if a take comes between.
@@ -241,9 +263,9 @@ func (b *Bucket) seal(now int64) bool {
 }
 
 // at returns the time that counts for a caller whose clock shows now.
-func (b *Bucket) at(now int64) int64 { return max(now, b.newest.Load()) }
+func (c *cell) at(now int64) int64 { return max(now, c.newest.Load()) }
 
-func (b *Bucket) advance(now int64) { raise(&b.newest, now) }
+func (c *cell) advance(now int64) { raise(&c.newest, now) }
 
 // raise sets v to x unless it is there or beyond.
 func raise(v *atomic.Int64, x int64) {

@@ -1,9 +1,6 @@
 package bucket
 
-import (
-	"math"
-	"strings"
-)
+import "math"
 
 // Level is what a bucket holds, exactly: Whole + Part/Unit tokens, where 0 <= Part < Unit. Whole is rounded down, so it is
 // below zero for every debt. It may be copied, and means the same under any Params; the zero value is an empty bucket.
@@ -65,52 +62,66 @@ func (p *Params) missing(l Level) uint64 {
 
 // Each calls f with every key that is not full, until f returns false: its Params and what it holds at now. Takers are not
 // held up. A key that is used meanwhile is told as before or after that use, one that is new or
-// forgotten meanwhile perhaps not at all.
+// forgotten meanwhile perhaps not at all, or twice if it is used again after that.
 func (t *Table) Each(now int64, f func(key string, p *Params, left Level) bool) {
-	t.keys.Range(func(key string, e *entry) bool {
-		for {
-			tat := e.tat.Load()
-			if tat != sealed {
-				clock := e.p.clock(e.at(now))
-				return tat <= clock || f(key, e.p, e.p.level(tat-clock))
+	more := true
+	for chunk := 0; more && chunk < t.keys.Chunks(); chunk++ {
+		t.keys.Scan(chunk, 0, func(r *record) bool {
+			if key, p, missing := t.look(r, now); missing > 0 {
+				more = f(key, p, p.level(missing))
 			}
-			// Replaced: whoever sealed it puts its successor in place under the map's lock of the key.
-			var ok bool
-			if t.await(key) {
-				e, ok = t.keys.Load(key)
-			}
-			if !ok {
-				return true // forgotten: it was full
-			}
+			return more
+		})
+	}
+}
+
+// look tells the key of a record, its Params and the units that are missing: 0 also if it is nobody's.
+func (t *Table) look(r *record, now int64) (key string, p *Params, missing uint64) {
+	for {
+		word := r.tat.Load()
+		if word == busy {
+			break
 		}
-	})
+		key, p, missing = t.read(r, word, now)
+		if r.tat.Load() == word {
+			return key, p, missing // all of one life
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.keys.Live(r) {
+		return "", nil, 0
+	}
+	return t.read(r, r.tat.Load(), now)
+}
+
+func (t *Table) read(r *record, word uint64, now int64) (key string, p *Params, missing uint64) {
+	state := r.state.Load()
+	p = t.params.at(numberOf(state))
+	clock := p.clock(r.at(now))
+	if tat := word - t.salt(state); tat > clock {
+		return t.keys.Key(r), p, tat - clock
+	}
+	return "", p, 0
 }
 
 // Restore makes the entry of a key that held so much a while ago, in nanoseconds, and was not used since; p as for TakeWith,
 // nil for the Params of the table. It says whether it did: not if the key is known, or full by now, or the table is.
 func (t *Table) Restore(key string, p *Params, now int64, left Level, ago int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	own := p != nil
 	if !own {
 		p = t.limit.Load().p
 	}
 	missing := p.missing(left)
 	missing -= min(missing, p.clock(max(ago, 0)))
-	if missing == 0 || !t.claim() {
+	if missing == 0 || int64(t.keys.Len()) >= t.max {
+		return false
+	}
+	if r, _ := t.keys.Find(key); r != nil {
 		return false
 	}
 	now = max(now, t.dropped.Load(), 0)
-	e := &entry{key: strings.Clone(key), own: own}
-	e.p = p
-	e.newest.Store(now)
-	e.tat.Store(min(add(p.clock(now), missing), lastTAT))
-	if _, known := t.keys.LoadOrStore(e.key, e); known {
-		t.slots.Add(-1)
-		return false
-	}
-	due, live := e.fullTime()
-	if !live {
-		due = 0 // sealed already; push will see it
-	}
-	t.index.push(e, due)
-	return true
+	return t.add(key, p, own, min(add(p.clock(now), missing), lastTAT), now)
 }

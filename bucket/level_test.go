@@ -21,7 +21,7 @@ func (l Level) rat() *big.Rat {
 // exactly is what the key of a table holds at now.
 func exactly(t *testing.T, tab *Table, key string, now int64) *big.Rat {
 	t.Helper()
-	e, ok := tab.keys.Load(key)
+	e, ok := stored(tab, key)
 	if !ok {
 		return new(big.Rat).SetInt64(tab.Params().Burst())
 	}

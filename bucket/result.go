@@ -15,7 +15,8 @@ type Result struct {
 	OK bool
 
 	// Overflow: the table has no room for this key; nothing was taken or
-	// charged. RetryAfter says when the soonest other key can be forgotten.
+	// charged. RetryAfter is a time within which no other key can be forgotten, or 1 ns
+	// if some may be by now and were not looked at yet. It is Never if the key is longer than any table takes (256 KiB).
 	Overflow bool
 
 	// Sealed: the bucket was replaced (see Bucket.Convert) and nothing happened.

@@ -129,13 +129,13 @@ func TestFloodOfNewKeysCostsNoScan(t *testing.T) {
 	for i := range known {
 		tab.Take("known"+strconv.Itoa(i), 0, 5)
 	}
-	tab.index.mu.Lock()
+	tab.mu.Lock()
 	for i := range 100_000 {
 		if r := tab.Take("new"+strconv.Itoa(i), int64(i), 1); !r.Overflow || r.OK || r.RetryAfter <= 0 {
 			t.Fatalf("%+v", r)
 		}
 	}
-	tab.index.mu.Unlock()
+	tab.mu.Unlock()
 	for i := range known {
 		if r := tab.Take("known"+strconv.Itoa(i), sec, 1); r.OK {
 			t.Fatalf("%d was forgotten", i)
@@ -161,7 +161,7 @@ func TestFloodThroughATableOfShortMemory(t *testing.T) {
 	consistent(t, tab)
 }
 
-func TestHeapKeepsItsOrder(t *testing.T) {
+func TestBlocksAreDueInTime(t *testing.T) {
 	rnd := source(t)
 	tab := NewTable(params(t, "1000/s", 1000), 0)
 	for i := range 5000 {
@@ -200,14 +200,39 @@ func TestSweepAtTheEndOfTime(t *testing.T) {
 	consistent(t, tab)
 }
 
-func TestIndexShrinksAfterAFlood(t *testing.T) {
-	tab := NewTable(params(t, "1/s", 1), 0)
-	for i := range 100_000 {
-		tab.Take(strconv.Itoa(i), 0, 1)
+// TestSweepFindsWhatIsDueInAnyChunk has many chunks: each pass drops all that are full, and looks at no others.
+func TestSweepFindsWhatIsDueInAnyChunk(t *testing.T) {
+	rnd := source(t)
+	tab := NewTable(params(t, "1/s", 1000), 0)
+	const keys = 30_000
+	due := make([]int64, 1001)
+	for i := range keys {
+		n := 50 * (1 + rnd.Int64N(20))
+		due[n]++
+		tab.Take(strconv.Itoa(i), 0, n)
 	}
-	tab.Take("late", 10*sec, 1)
-	if n := tab.Sweep(10*sec, 0); n != 100_000 || cap(tab.index.heap) > 10_000 {
-		t.Errorf("%d dropped, room for %d", n, cap(tab.index.heap))
+	if tab.keys.Chunks() < 5 {
+		t.Fatalf("only %d chunks", tab.keys.Chunks())
 	}
-	consistent(t, tab)
+	left := int64(keys)
+	for s := int64(50); s <= 1000; s += 50 {
+		if n := tab.Sweep(s*sec-1, 0); n != 0 {
+			t.Fatalf("%d dropped before they were full", n)
+		}
+		left -= due[s]
+		if n := int64(tab.Sweep(s*sec, 0)); n != due[s] || int64(tab.Len()) != left {
+			t.Fatalf("at %d s %d of %d dropped", s, n, due[s])
+		}
+		if s%500 == 0 {
+			consistent(t, tab)
+		}
+	}
+	// Memory of forgotten keys is used again.
+	before := tab.keys.Chunks()
+	for i := range keys {
+		tab.Take(strconv.Itoa(i), 2000*sec, 1)
+	}
+	if after := tab.keys.Chunks(); after != before {
+		t.Errorf("%d chunks became %d", before, after)
+	}
 }

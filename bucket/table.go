@@ -2,52 +2,55 @@ package bucket
 
 import (
 	"math"
-	"strings"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
-	"github.com/puzpuzpuz/xsync/v4"
+	"github.com/jatah-io/jatah/internal/keytable"
 )
 
 // DefaultMaxKeys is the bound on the number of keys if none is given.
 const DefaultMaxKeys = 1 << 20
 
-// maxMakeRoom bounds how many entries one new key looks at for room, and so how long it may
-// hold up others (about 0.2 ms).
-const maxMakeRoom = 1024
+// maxMakeRoom bounds how many keys one new key looks at for room, and piece how many are looked at, forgotten or converted in one go. So they
+// bound how long new keys are held up (by about 0.1 ms).
+const (
+	maxMakeRoom = 1024
+	piece       = 256
+)
 
 // Table holds a Bucket for each key that is not full: what is full need not be remembered. An entry
 // is made by the first take or charge of a key. It is safe for any number of goroutines; do not
 // copy it. Make it with NewTable.
 //
 // Times and costs are as for Bucket. A take of a known key is a look-up and a compare-and-swap: no
-// lock, no allocation.
+// lock, no allocation. A key takes about 50 bytes beside its own, and nothing that the garbage collector has to look at;
+// the memory of forgotten keys is kept, for keys of about the same length.
 type Table struct {
-	keys    *xsync.Map[string, *entry]
-	limit   atomic.Pointer[limit]
-	change  sync.Mutex // serialises SetParams
-	index   index
-	max     int64
-	slots   atomic.Int64 // entries, with those about to be inserted
-	dropped atomic.Int64 // newest time of a forgotten entry: time does not go back behind it for new ones
+	keys   *keytable.Table[record]
+	limit  atomic.Pointer[limit]
+	params numbered
+	seed   uint64 // of salts
+	blocks atomic.Pointer[[]*block]
+	max    int64
+	_      [64]byte // what follows is written for new keys: not in the cache line of what each take reads
+
+	change   sync.Mutex    // serialises SetParams
+	mu       sync.Mutex    // of every change but those of cells, which are takes, charges and refunds
+	changes  atomic.Uint64 // of the index of keys; odd while one is under way
+	life     uint32        // the last one; under mu
+	hand     hand
+	earliest atomic.Int64 // no key is full before this time
+	dropped  atomic.Int64 // newest time of a forgotten entry: time does not go back behind it for new ones
 
 	evictions, swept, overflows atomic.Int64
 }
 
 // limit is what holds for keys without Params of their own, and since when.
 type limit struct {
-	p     *Params
-	since int64
-}
-
-// entry is a bucket in a table. It is 64 bytes, a cache line: hot neighbours do not slow each other
-// down.
-type entry struct {
-	Bucket
-	key string
-	due atomic.Int64 // not full before this time; written under index.mu
-	pos uint32       // in the heap, from 1; under index.mu
-	own bool         // made with Params of its own: SetParams leaves it alone
+	p      *Params
+	number uint32
+	since  int64
 }
 
 // TableStats is a snapshot of a table's counters. All but Entries only grow.
@@ -65,9 +68,11 @@ func NewTable(p *Params, max int) *Table {
 	if max <= 0 {
 		max = DefaultMaxKeys
 	}
-	t := &Table{keys: xsync.NewMap[string, *entry](), max: int64(max)}
-	t.limit.Store(&limit{p: p})
-	t.index.init()
+	t := &Table{keys: keytable.New[record](), max: int64(max), seed: rand.Uint64()}
+	t.params.of = map[Params]uint32{}
+	t.limit.Store(&limit{p: p, number: t.params.use(p)})
+	t.blocks.Store(new([]*block))
+	t.earliest.Store(math.MaxInt64)
 	return t
 }
 
@@ -128,216 +133,225 @@ func (b *Bucket) do(o op, now, n int64) Result {
 	return b.Take(now, n)
 }
 
-// do loops only when the entry is replaced or dropped under its feet.
+func (c *cell) try(o op, p *Params, tat, salt uint64, now, n int64) (Result, bool) {
+	if o == opTake {
+		return c.tryTake(p, tat, salt, now, n)
+	}
+	return c.tryMove(p, tat, salt, now, n, o == opCharge)
+}
+
+// do loops only when the record changes under its feet.
 func (t *Table) do(o op, key string, own *Params, now, n int64) Result {
 	for {
-		p := own
-		if p == nil {
-			p = t.limit.Load().p
-		}
-		e, ok := t.keys.Load(key)
-		if !ok {
-			if r, ok := t.absent(o, key, p, own, now, n); ok {
-				return r
+		r, word := t.keys.Find(key)
+		if r == nil {
+			if res, ok := t.absent(o, key, own, now, n); ok {
+				return res
 			}
 			continue
 		}
-		if e.p != p && !e.p.same(p) {
-			t.convert(e, own, now)
-			continue
-		}
-		r := e.do(o, now, n)
-		if r.Sealed {
+		if word == busy {
 			t.await(key)
 			continue
 		}
-		if o == opRefund && r.ResetAfter != Never {
-			t.index.lower(e, max(now, 0)+int64(r.ResetAfter))
+		state := r.state.Load()
+		p := own
+		if own == nil {
+			lim := t.limit.Load()
+			p = lim.p
+			if numberOf(state) != lim.number {
+				t.convert(key, own, now)
+				continue
+			}
+		} else if has := t.params.at(numberOf(state)); has != own && !has.same(own) {
+			t.convert(key, own, now)
+			continue
 		}
-		return r
+		salt := t.salt(state)
+		res, ok := r.try(o, p, word-salt, salt, now, n)
+		if !ok {
+			continue
+		}
+		if o == opRefund && res.ResetAfter != Never {
+			t.lower(r, max(now, 0)+int64(res.ResetAfter))
+		}
+		return res
 	}
 }
 
-// await returns when whoever sealed, or is making, the entry of this key has put one in its place
-// or removed it, and tells whether there is one. Both are done under the map's lock of the key, so
-// taking that lock is enough.
-func (t *Table) await(key string) bool {
-	_, ok := t.keys.Compute(key, func(old *entry, _ bool) (*entry, xsync.ComputeOp) { return old, xsync.CancelOp })
-	return ok
+// await returns when whoever changes the record of this key has done so.
+func (t *Table) await(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r, word := t.keys.Find(key); r != nil && word == busy { // by chance: see record
+		state := r.state.Load()
+		t.rewrite(r, t.params.at(numberOf(state)), state&ownBit != 0, 0)
+	}
 }
 
-// absent answers for a key that is not stored: it is full. ok is false if the caller is to look
-// again.
-func (t *Table) absent(o op, key string, p, own *Params, now, n int64) (r Result, ok bool) {
-	full := Bucket{p: p}
-	r = full.do(o, now, n)
-	if n <= 0 || o == opRefund || !r.OK {
-		return r, true // nothing to remember
+// absent answers for a key that was not found: if it is not there, it is full. ok is false if the caller is to look again.
+func (t *Table) absent(o op, key string, own *Params, now, n int64) (res Result, ok bool) {
+	// A key that is just being moved is not found either. If nothing was, all this holds at one moment.
+	changes := t.changes.Load()
+	crowded := t.crowded(now)
+	r, _ := t.keys.Find(key)
+	if r == nil && (changes%2 != 0 || t.changes.Load() != changes) {
+		t.mu.Lock()
+		crowded = t.crowded(now)
+		r, _ = t.keys.Find(key)
+		t.mu.Unlock()
 	}
-	if t.slots.Load() >= t.max && max(now, 0) < t.index.earliest.Load() {
-		// Certainly no room: a flood of new keys ends here. The slot that was the last may be that
-		// of this key.
-		if t.await(key) {
-			return r, false
-		}
-		return t.overflow(now), true
+	if r != nil {
+		return res, false
+	}
+	p := own
+	if p == nil {
+		p = t.limit.Load().p
+	}
+	var c cell
+	res, _ = c.try(o, p, 0, 0, now, n)
+	switch {
+	case n <= 0 || o == opRefund || !res.OK:
+		return res, true // nothing to remember
+	case crowded:
+		return t.overflow(now), true // a flood of new keys ends here
 	}
 	return t.insert(o, key, own, now, n)
+}
+
+// crowded says that there is certainly no room for a new key.
+func (t *Table) crowded(now int64) bool {
+	return int64(t.keys.Len()) >= t.max && max(now, 0) < t.earliest.Load()
 }
 
 // overflow answers that there is no room for a new key.
 func (t *Table) overflow(now int64) Result {
 	t.overflows.Add(1)
-	return Result{Overflow: true, RetryAfter: max(wait(t.index.earliest.Load(), now), 1)}
+	return Result{Overflow: true, RetryAfter: max(wait(t.earliest.Load(), now), 1)}
 }
 
-// insert makes the entry of a new key. ok is false if the caller is to look again.
-func (t *Table) insert(o op, key string, own *Params, now, n int64) (r Result, ok bool) {
-	key = strings.Clone(key) // its bytes may belong to a request
-	var made *entry
-	var slot, full bool
-	publish := func() (*entry, bool) {
-		if slot = slot || t.claim(); !slot {
-			full = true
-			return nil, true
-		}
-		// The limit is loaded under the map's lock of the key: SetParams stores it before it walks
-		// the map, so it either finds this entry or is found by it.
-		p := own
-		if p == nil {
-			p = t.limit.Load().p
-		}
-		e := &entry{key: key, own: own != nil}
-		e.p = p
-		e.newest.Store(t.dropped.Load())
-		// Taken before it is published, else a sweeper could find it full.
-		if r = e.do(o, now, n); !r.OK {
-			return nil, true // the burst was lowered meanwhile
-		}
-		made = e
-		return e, false
+// insert makes the record of a new key. ok is false if the caller is to look again.
+func (t *Table) insert(o op, key string, own *Params, now, n int64) (res Result, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r, _ := t.keys.Find(key); r != nil {
+		return res, false
 	}
-	t.keys.LoadOrCompute(key, publish)
-	if full {
-		if slot = t.evict(now); !slot {
+	if int64(t.keys.Len()) >= t.max {
+		budget := maxMakeRoom
+		if t.scan(now, &budget, 1) == 0 {
 			return t.overflow(now), true
 		}
-		t.keys.LoadOrCompute(key, publish)
+		t.evictions.Add(1)
 	}
-	if made == nil {
-		if slot {
-			t.slots.Add(-1)
-		}
-		return r, false
+	// The limit is loaded under the lock: SetParams stores it there before it goes through the records, so it either finds this one or is found by it.
+	p := own
+	if p == nil {
+		p = t.limit.Load().p
 	}
-	due, live := made.fullTime()
-	if !live {
-		due = 0 // sealed already; push will see it
+	var c cell
+	c.newest.Store(t.dropped.Load())
+	if res, _ = c.try(o, p, 0, 0, now, n); !res.OK {
+		return res, true // the burst was lowered meanwhile
 	}
-	t.index.push(made, due)
-	return r, true
+	if !t.add(key, p, own != nil, c.tat.Load(), c.newest.Load()) {
+		t.overflows.Add(1)
+		return Result{Overflow: true, RetryAfter: Never}, true
+	}
+	return res, true
 }
 
-// claim takes a free slot.
-func (t *Table) claim() bool {
-	for {
-		n := t.slots.Load()
-		if n >= t.max {
-			return false
-		}
-		if t.slots.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-// evict forgets a full key and hands its slot over.
-func (t *Table) evict(now int64) bool {
-	budget := maxMakeRoom
-	for e := t.index.next(now, &budget); e != nil; e = t.index.next(now, &budget) {
-		if t.drop(e, now) {
-			t.evictions.Add(1)
-			return true
-		}
-	}
-	return false
-}
-
-// drop forgets an entry that the index gave out, if it is still full. A take that came before makes
-// sealing fail; one that comes after finds the bucket sealed, looks again and starts with a full
-// bucket, as this one was.
-func (t *Table) drop(e *entry, now int64) bool {
-	done := false
-	t.keys.Compute(e.key, func(old *entry, loaded bool) (*entry, xsync.ComputeOp) {
-		if !loaded || old != e || !e.seal(now) {
-			return old, xsync.CancelOp
-		}
-		raise(&t.dropped, e.at(now))
-		done = true
-		return nil, xsync.DeleteOp
+// add makes a record. Called under the lock. It is false if there is no memory for it: see keytable.
+func (t *Table) add(key string, p *Params, own bool, tat uint64, newest int64) bool {
+	number := t.params.use(p)
+	t.changes.Add(1)
+	r, _ := t.keys.Add(key, func(r *record) {
+		state := t.born(number, own)
+		r.state.Store(state)
+		r.newest.Store(newest)
+		t.cover()
+		r.tat.Store(tat + t.salt(state)) // others see it from now on
+		t.lower(r, max(p.when(tat), newest))
 	})
-	if done {
-		return true
+	t.changes.Add(1)
+	if r == nil {
+		t.params.leave(number)
 	}
-	if due, ok := e.fullTime(); ok {
-		t.index.push(e, due)
-	}
-	return false
+	return r != nil
 }
 
-// convert replaces an entry by one with the Params own, or if nil with those of the table. See
-// Bucket.Convert for the race that is avoided; the map's lock of the key makes sealing and
-// publishing one step for those who await it.
+// drop forgets a key that was full at now in this word. A take that came since makes it fail; one that comes after finds the word busy, looks again and
+// starts with a full bucket, as this one was. Called under the lock.
+func (t *Table) drop(r *record, word uint64, now int64) bool {
+	if !r.tat.CompareAndSwap(word, busy) {
+		return false
+	}
+	raise(&t.dropped, r.at(now))
+	t.remove(r, r.state.Load())
+	return true
+}
+
+// remove takes a record that is busy out of the table.
+func (t *Table) remove(r *record, state uint64) {
+	t.changes.Add(1)
+	t.keys.Delete(r)
+	t.changes.Add(1)
+	t.keys.Free(r)
+	t.params.leave(numberOf(state))
+}
+
+// convert gives a key the Params own, or if nil those of the table.
 //
-// The limit is loaded under that lock: a caller that has loaded it before could carry an old one,
-// and turn back an entry that was converted since.
-func (t *Table) convert(e *entry, own *Params, now int64) {
-	var next *entry
-	t.keys.Compute(e.key, func(old *entry, loaded bool) (*entry, xsync.ComputeOp) {
-		if !loaded || old != e {
-			return old, xsync.CancelOp
-		}
-		p, at := own, now
-		if own == nil {
-			lim := t.limit.Load()
-			p = lim.p
-			if !e.own {
-				at = lim.since // until the change the old rate counted
-			}
-		}
-		if e.p.same(p) {
-			return old, xsync.CancelOp
-		}
-		next = &entry{key: e.key, own: own != nil}
-		e.convertTo(&next.Bucket, p, at) // only sealed under this lock, so it succeeds
-		return next, xsync.UpdateOp
-	})
-	if next == nil {
-		return // somebody else did it
+// The limit is loaded under the lock: a caller that has loaded it before could carry an old one,
+// and turn back a record that was converted since.
+func (t *Table) convert(key string, own *Params, now int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, _ := t.keys.Find(key)
+	if r == nil {
+		return
 	}
-	due, ok := next.fullTime()
-	if !ok {
-		due = 0 // sealed already; replace will see it
+	state := r.state.Load()
+	p, at := own, now
+	if own == nil {
+		lim := t.limit.Load()
+		p = lim.p
+		if state&ownBit == 0 {
+			at = lim.since // until the change the old rate counted
+		}
 	}
-	t.index.replace(e, next, due)
+	if !t.params.at(numberOf(state)).same(p) { // else somebody did it
+		t.rewrite(r, p, own != nil, at)
+	}
+}
+
+// rewrite begins a new life of the same key, with other Params as of the time at. Called under the lock. The race that is avoided is that of
+// Bucket.Convert: a take that came before is in the word that is swapped out, one that comes after fails and looks again.
+func (t *Table) rewrite(r *record, p *Params, own bool, at int64) {
+	state := r.state.Load()
+	old := t.params.at(numberOf(state))
+	tat := r.tat.Swap(busy) - t.salt(state)
+	at = r.at(at) // newest was raised before any TAT that the swap could see
+	tat = p.from(old, tat, at)
+	next := t.born(t.params.use(p), own)
+	t.params.leave(numberOf(state))
+	r.state.Store(next)
+	raise(&r.newest, at)
+	r.tat.Store(tat + t.salt(next))
+	t.lower(r, max(p.when(tat), at))
 }
 
 // Reset makes the key full again and forgets it.
 func (t *Table) Reset(key string) {
-	var gone *entry
-	t.keys.Compute(key, func(old *entry, loaded bool) (*entry, xsync.ComputeOp) {
-		if !loaded {
-			return old, xsync.CancelOp
-		}
-		old.tat.Store(sealed)
-		raise(&t.dropped, old.newest.Load())
-		gone = old
-		return nil, xsync.DeleteOp
-	})
-	if gone != nil {
-		t.index.remove(gone)
-		t.slots.Add(-1)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, _ := t.keys.Find(key)
+	if r == nil {
+		return
 	}
+	r.tat.Store(busy)
+	raise(&t.dropped, r.newest.Load())
+	t.remove(r, r.state.Load())
 }
 
 // SetParams changes the limit of all keys, as of now, except of those with Params of their own.
@@ -346,43 +360,43 @@ func (t *Table) Reset(key string) {
 func (t *Table) SetParams(p *Params, now int64) {
 	t.change.Lock()
 	defer t.change.Unlock()
-	if t.limit.Load().p.same(p) {
+	old := t.limit.Load()
+	if old.p.same(p) {
 		return
 	}
-	now = max(now, t.limit.Load().since)
-	t.limit.Store(&limit{p: p, since: now})
-	t.keys.Range(func(_ string, e *entry) bool {
-		if !e.own && e.p != p {
-			t.convert(e, nil, now)
+	t.mu.Lock()
+	lim := &limit{p: p, number: t.params.use(p), since: max(now, old.since)}
+	t.limit.Store(lim)
+	t.params.leave(old.number)
+	t.mu.Unlock()
+	for chunk := 0; chunk < t.keys.Chunks(); chunk++ {
+		for place, more := 0, true; more; more = place != 0 {
+			place = t.follow(lim, chunk, place)
 		}
-		return true
+	}
+}
+
+// follow converts some records of a chunk to a limit that changed, and returns where to go on.
+func (t *Table) follow(lim *limit, chunk, place int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left := piece
+	return t.keys.Scan(chunk, place, func(r *record) bool {
+		if state := r.state.Load(); state&ownBit == 0 && numberOf(state) != lim.number {
+			t.rewrite(r, lim.p, false, lim.since)
+		}
+		left--
+		return left > 0
 	})
 }
 
-// Sweep forgets keys that are full again, looking at no more than budget keys (all if budget <= 0),
-// and returns how many. It looks only at keys that may be full by now, so call it often; each tick
-// with a budget of some thousand is enough.
-func (t *Table) Sweep(now int64, budget int) (dropped int) {
-	if budget <= 0 {
-		budget = math.MaxInt
-	}
-	for e := t.index.next(now, &budget); e != nil; e = t.index.next(now, &budget) {
-		if t.drop(e, now) {
-			t.slots.Add(-1)
-			dropped++
-		}
-	}
-	t.swept.Add(int64(dropped))
-	return dropped
-}
-
 // Len returns the number of keys that are stored.
-func (t *Table) Len() int { return t.keys.Size() }
+func (t *Table) Len() int { return t.keys.Len() }
 
 // Stats returns the counters.
 func (t *Table) Stats() TableStats {
 	return TableStats{
-		Entries:   t.keys.Size(),
+		Entries:   t.keys.Len(),
 		Max:       int(t.max),
 		Evictions: t.evictions.Load(),
 		Swept:     t.swept.Load(),

@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"strconv"
 	"strings"
@@ -9,32 +10,63 @@ import (
 	"time"
 )
 
+// stored is a copy of what a table has of a key; false if it has nothing.
+func stored(tab *Table, key string) (*Bucket, bool) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	r, word := tab.keys.Find(key)
+	if r == nil {
+		return nil, false
+	}
+	state := r.state.Load()
+	b := New(tab.params.at(numberOf(state)))
+	b.tat.Store(word - tab.salt(state))
+	b.newest.Store(r.newest.Load())
+	return b, true
+}
+
 // consistent checks what must hold of a table at rest.
 func consistent(t *testing.T, tab *Table) {
 	t.Helper()
-	if n, slots, heap := tab.keys.Size(), tab.slots.Load(), len(tab.index.heap); int64(n) != slots || n != heap || slots > tab.max {
-		t.Errorf("%d keys, %d slots of %d, %d in the heap", n, slots, tab.max, heap)
+	refs := make([]int32, len(tab.params.refs))
+	refs[tab.limit.Load().number]++
+	n, first := 0, int64(math.MaxInt64)
+	lives := map[uint64]bool{}
+	blocks := *tab.blocks.Load()
+	for chunk := range tab.keys.Chunks() {
+		b := blocks[chunk]
+		tab.keys.Scan(chunk, 0, func(r *record) bool {
+			n++
+			state := r.state.Load()
+			refs[numberOf(state)]++
+			if lives[state] {
+				t.Errorf("two records in the state %x", state)
+			}
+			lives[state] = true
+			key := tab.keys.Key(r)
+			if x, _ := tab.keys.Find(key); x != r {
+				t.Errorf("%q is not found", key)
+			}
+			bucket, _ := stored(tab, key)
+			if full := max(bucket.p.when(bucket.tat.Load()), bucket.newest.Load()); full < b.due.Load() || r.tat.Load() == busy {
+				t.Errorf("%q is full at %d, but its block is due at %d (busy: %v)", key, full, b.due.Load(), r.tat.Load() == busy)
+			}
+			return true
+		})
+		if first = min(first, b.due.Load()); !(tab.hand.busy && tab.hand.chunk == chunk) && b.next.Load() < b.due.Load() {
+			t.Errorf("block %d is due at %d, next %d", chunk, b.due.Load(), b.next.Load())
+		}
 	}
-	for i, s := range tab.index.heap {
-		if int(s.e.pos) != i+1 || s.e.due.Load() != s.due {
-			t.Errorf("slot %d holds an entry that thinks it is in %d, due %d and not %d", i, s.e.pos-1, s.due, s.e.due.Load())
-		}
-		if i > 0 && tab.index.heap[(i-1)/2].due > s.due {
-			t.Errorf("slot %d is out of order", i)
-		}
-		if full, ok := s.e.fullTime(); !ok || full < s.due {
-			t.Errorf("slot %d is recorded as due at %d, but may be full at %d (live %v)", i, s.due, full, ok)
-		}
-		if e, ok := tab.keys.Load(s.e.key); !ok || e != s.e {
-			t.Errorf("slot %d is not in the map", i)
-		}
+	if earliest := tab.earliest.Load(); earliest > first {
+		t.Errorf("earliest is %d, but a block is due at %d", earliest, first)
 	}
-	want := int64(1<<63 - 1)
-	if len(tab.index.heap) > 0 {
-		want = tab.index.heap[0].due
+	if n != tab.Len() || int64(n) > tab.max {
+		t.Errorf("%d records, %d keys of %d", n, tab.Len(), tab.max)
 	}
-	if got := tab.index.earliest.Load(); got != want {
-		t.Errorf("earliest is %d, want %d", got, want)
+	for number, n := range refs {
+		if had := tab.params.refs[number]; n != had || n > 0 && tab.params.of[*tab.params.at(uint32(number))] != uint32(number) {
+			t.Errorf("the Params %d are had by %d, and count %d", number, n, had)
+		}
 	}
 }
 
@@ -180,7 +212,7 @@ func TestReset(t *testing.T) {
 
 // The cleaner runs on a clock that was set back behind the creation of an empty bucket.
 // A faster rate makes keys full earlier than recorded: they must be found.
-// TestFloodOfNewKeysCostsNoScan holds the lock of the index: the flood is refused without it.
+// TestFloodOfNewKeysCostsNoScan holds the lock of the table: the flood is refused without it.
 func TestKeysAreBytes(t *testing.T) {
 	tab := NewTable(params(t, "1/min", 1), 0)
 	keys := []string{"", "\x00", "\xff\xfe", "/\xc0", "a", "A", strings.Repeat("x", 1<<16)}
@@ -227,7 +259,7 @@ func TestTableAgreesWithTwins(t *testing.T) {
 				for key, w := range twins {
 					// A full key that was forgotten cannot keep its lower burst, because nobody
 					// remembers it: an unseen key is full.
-					e, ok := tab.keys.Load(key)
+					e, ok := stored(tab, key)
 					if !ok {
 						delete(twins, key)
 						continue

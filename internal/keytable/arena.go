@@ -24,6 +24,7 @@ const (
 
 // arena has the records.
 type arena struct {
+	blocks                // under the table's lock
 	header int            // words before the key
 	bases  unsafe.Pointer // of memory.bases: loaded and stored atomically, so that a look-up need not go by memory
 	memory atomic.Pointer[memory]
@@ -98,7 +99,7 @@ func (a *arena) grow(n int) *chunk {
 		return nil
 	}
 	size := max(n+1, min(chunkWords, firstWords<<min(2*len(m.chunks), chunkBits)))
-	c := &chunk{words: make([]uint64, size), marked: make([]atomic.Uint64, (size+63)/64)}
+	c := &chunk{words: a.take(size), marked: make([]atomic.Uint64, (size+63)/64)}
 	c.used.Store(1) // so that no record is at 0
 	m.chunks = append(slices.Clip(m.chunks), c)
 	m.bases = append(slices.Clip(m.bases), unsafe.Pointer(unsafe.SliceData(c.words)))

@@ -17,6 +17,10 @@ const (
 // segment is a part of the index. A slot is 0, or the tag of a key above the place of its record. Probing is linear.
 type segment [slots]atomic.Uint64
 
+func segmentsOf(words []uint64) []segment {
+	return unsafe.Slice((*segment)(unsafe.Pointer(unsafe.SliceData(words))), len(words)/slots)
+}
+
 // directory says which segment has the tags that begin with some bits.
 type directory struct {
 	shift    uint32         // 32 less the bits
@@ -99,7 +103,7 @@ func (t *Table[T]) Add(key string, init func(r *T)) (r *T, added bool) {
 	defer t.mu.Unlock()
 	if t.dir.Load() == nil {
 		d := newDirectory(0)
-		d.segments[0].Store(new(segment))
+		d.segments[0].Store(t.segment())
 		t.usages = []*usage{{}}
 		t.dir.Store(d)
 	}
@@ -133,7 +137,9 @@ func (t *Table[T]) Delete(r *T) {
 	tag := uint32(maphash.Bytes(t.seed, appendKey(buf[:0], unsafe.Pointer(m))) >> 32)
 	w := m.Load()
 	m.Store(w &^ live)
-	t.cut(tag, uint32(w>>32))
+	d := t.dir.Load()
+	d.of(tag).cut(uint64(tag)<<32 | w>>32)
+	t.usages[tag>>d.shift].used--
 	t.n.Add(-1)
 }
 
@@ -187,31 +193,29 @@ func (t *Table[T]) double(d *directory) {
 	t.dir.Store(bigger)
 }
 
-// split divides a segment by the next bit of its tags. Readers may go on in the old one: what is added from now on they miss there.
+// split gives half of a segment's tags, by their next bit, to a new one. Readers may go on in the old one: what is there no more they miss.
 func (t *Table[T]) split(d *directory, i uint32, u *usage) {
-	old := d.segments[i].Load()
+	old, half := d.segments[i].Load(), t.segment()
 	bit := uint32(1) << (31 - u.depth)
-	var halves [2]*segment
-	us := [2]*usage{{depth: u.depth + 1}, {depth: u.depth + 1}}
-	for h := range halves {
-		halves[h] = new(segment)
-	}
+	var moved [slots]uint64
+	n := 0
 	for j := range old {
-		if w := old[j].Load(); w != 0 {
-			h := 0
-			if uint32(w>>32)&bit != 0 {
-				h = 1
-			}
-			halves[h].put(w)
-			us[h].used++
+		if w := old[j].Load(); uint32(w>>32)&bit != 0 {
+			half.put(w)
+			moved[n] = w
+			n++
 		}
 	}
 	span := uint32(len(d.segments)) >> u.depth // entries of the directory that lead to the old segment
-	first := i / span * span
-	for j := range span {
-		h := j * 2 / span
-		d.segments[first+j].Store(halves[h])
-		t.usages[first+j] = us[h]
+	u.depth++
+	u.used -= n
+	v := &usage{depth: u.depth, used: n}
+	for j := i/span*span + span/2; j < i/span*span+span; j++ {
+		d.segments[j].Store(half)
+		t.usages[j] = v
+	}
+	for _, w := range moved[:n] {
+		old.cut(w)
 	}
 }
 
@@ -225,16 +229,14 @@ func (s *segment) put(w uint64) {
 
 func (t *Table[T]) put(tag, ref uint32) {
 	d := t.dir.Load()
-	d.segments[tag>>d.shift].Load().put(uint64(tag)<<32 | uint64(ref))
+	d.of(tag).put(uint64(tag)<<32 | uint64(ref))
 	t.usages[tag>>d.shift].used++
 }
 
 // cut removes an entry, and moves back those behind it that would not be found any more.
-func (t *Table[T]) cut(tag, ref uint32) {
-	d := t.dir.Load()
-	s := d.segments[tag>>d.shift].Load()
-	pos := tag % slots
-	for uint32(s[pos].Load()) != ref {
+func (s *segment) cut(w uint64) {
+	pos := uint32(w>>32) % slots
+	for s[pos].Load() != w {
 		pos = (pos + 1) % slots
 	}
 	for next := (pos + 1) % slots; ; next = (next + 1) % slots {
@@ -248,5 +250,4 @@ func (t *Table[T]) cut(tag, ref uint32) {
 		}
 	}
 	s[pos].Store(0)
-	t.usages[tag>>d.shift].used--
 }

@@ -324,3 +324,36 @@ func BenchmarkAdd(b *testing.B) {
 		runtime.KeepAlive(table)
 	}
 }
+
+// TestScan goes through chunk after chunk in pieces of any length, while records come and go.
+func TestScan(t *testing.T) {
+	rng := newRand(t)
+	table := New[counter]()
+	stay := map[*counter]bool{}
+	for i := range 30_000 {
+		r, _ := table.Add(fmt.Sprint(strings.Repeat("x", i%40), i), func(r *counter) { r.id.Store(uint64(i)) })
+		stay[r] = i%3 != 0
+	}
+	seen := map[*counter]int{}
+	for chunk := range table.Chunks() {
+		for place, end := 0, false; !end; end = place == 0 {
+			left := 1 + rng.IntN(100)
+			place = table.Scan(chunk, place, func(r *counter) bool {
+				if table.ChunkOf(r) != chunk {
+					t.Fatalf("a record of chunk %d is in chunk %d", table.ChunkOf(r), chunk)
+				}
+				if seen[r]++; !stay[r] {
+					table.Delete(r)
+					table.Free(r)
+				}
+				left--
+				return left > 0
+			})
+		}
+	}
+	for r, kept := range stay {
+		if seen[r] != 1 {
+			t.Fatalf("%d was seen %d times (kept %v)", r.id.Load(), seen[r], kept)
+		}
+	}
+}

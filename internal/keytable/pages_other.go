@@ -1,0 +1,5 @@
+//go:build !linux
+
+package keytable
+
+func largePages([]uint64) {}
