@@ -116,7 +116,7 @@ func BenchmarkAsk(b *testing.B) {
 			}
 			b.Run(name, func(b *testing.B) {
 				l, keys := asker(b, where == "apart", []byte(secret))
-				for _, callers := range []int{1, 64} {
+				for _, callers := range []int{1, 2, 8, 64} {
 					b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) { ask(b, l, keys, callers) })
 				}
 			})

@@ -128,6 +128,7 @@ type Engine struct {
 	accounts     []*account
 	active       []*account
 	asks         []*account // with an ask in flight
+	pollAt       int64      // when Poll is to be called next; 0: not before there is a new ask
 	cursor       int        // of the sweep of accounts
 	pcursor      int        // of the sweep of ledgers
 	nledgers     int
