@@ -67,15 +67,15 @@ func (s *sealing) renew() error {
 	w := &sealer{}
 	_, _ = rand.Read(w.salt[:]) // never fails, see crypto/rand
 	var err error
-	if w.aead, err = s.key(s.secrets[0], &w.salt); err != nil {
+	if w.aead, err = s.key(s.secrets[0], w.salt[:]); err != nil {
 		return err
 	}
 	s.writer.Store(w)
 	return nil
 }
 
-func (s *sealing) key(secret []byte, salt *[saltSize]byte) (cipher.AEAD, error) {
-	key, err := hkdf.Key(sha256.New, secret, salt[:], "jatah datagram\x00"+s.label, len(secret))
+func (s *sealing) key(secret, salt []byte) (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, secret, salt, "jatah datagram\x00"+s.label, len(secret))
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *sealing) open(b []byte) ([]byte, bool) {
 		return packet, err == nil
 	}
 	for _, secret := range s.secrets {
-		aead, err := s.key(secret, &salt)
+		aead, err := s.key(secret, b[1:1+saltSize])
 		if err != nil {
 			return nil, false
 		}
