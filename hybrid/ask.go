@@ -85,6 +85,13 @@ func (e *Engine) sendAsk(a *account, now int64) {
 	e.sendAsking(p, now)
 }
 
+// answered is called when all grants of a message are taken in: what waited for it, or came of it, leaves together.
+func (e *Engine) answered(p *peer, re, now int64) {
+	if (p.flights.landed(re) || p.flights.room(now)) && len(p.asking) > 0 {
+		e.sendAsking(p, now)
+	}
+}
+
 // reportAsk is what the owner is told, and notes that it is being told.
 func (e *Engine) reportAsk(a *account, now int64) report {
 	r := a.report(now)
@@ -101,11 +108,15 @@ func (e *Engine) reportAsk(a *account, now int64) report {
 	return r
 }
 
-// sendAsking sends what is in p.reports and the asks that wait.
+// sendAsking sends what is in p.reports, and what waits: asks, and what was spent. It may have been said by now, or be over.
 func (e *Engine) sendAsking(p *peer, now int64) {
 	for _, a := range p.asking {
-		if a.ask != nil && a.ask.tries == 0 && a.owner == p { // it may be over by now, or have gone another way
+		switch {
+		case a.owner != p:
+		case a.ask != nil && a.ask.tries == 0:
 			p.reports = append(p.reports, e.reportAsk(a, now))
+		case a.ask == nil && a.counters() != a.sent:
+			p.reports = append(p.reports, a.report(now))
 		}
 	}
 	clear(p.asking)
@@ -155,7 +166,7 @@ func (f *flights) start(now int64) {
 // landed says that an ask of that time was under way, and is not any more.
 func (f *flights) landed(at int64) bool {
 	for i := range f {
-		if f[i] == at {
+		if at > 0 && f[i] == at {
 			f[i] = 0
 			return true
 		}
@@ -166,9 +177,6 @@ func (f *flights) landed(at int64) bool {
 // answer takes in a grant and serves who waits, first come first served.
 func (e *Engine) answer(a *account, g *grant, re, now int64) {
 	gen := a.gen
-	if p := a.owner; re > 0 && p != e.self && p.flights.landed(re) && len(p.asking) > 0 {
-		e.sendAsking(p, now)
-	}
 	e.apply(a, g, re, now)
 	if g.flags&grantNews != 0 {
 		if a.refusal.Load() != nil {
@@ -261,6 +269,10 @@ func (e *Engine) tellSpent(a *account, now int64) {
 	out, gain := float64(a.outAll), a.limit.perNs*float64(e.tick)
 	if a.counters() == a.sent || a.known+out+gain < float64(a.limit.spec.Burst) || out < gain/100 {
 		return // said already; the pool has room until the tick; or it is next to nothing
+	}
+	if p := a.owner; p != nil && p != e.self {
+		p.asking = append(p.asking, a) // this was an answer of its owner: see answered
+		return
 	}
 	e.say(a, now)
 }

@@ -58,7 +58,7 @@ type peer struct {
 	loanAt      int64  // its own time of the newest loan taken in
 	reports     []report
 	flights     flights    // asks on their way to it
-	asking      []*account // whose asks wait for one of those to be answered
+	asking      []*account // whose asks, or news, wait for one of those to be answered
 	acks        []uint64   // standby messages to confirm
 	copies      []copyOf   // standby records to send
 	items       []standbyItem
