@@ -186,6 +186,7 @@ func (n *Node) Stats() Stats {
 	s.Dropped["unknown"] = uint64(c.DropUnknown)
 	s.Dropped["stale"] += uint64(c.DropStale)
 	s.Dropped["malformed"] += uint64(c.DropMalformed)
+	s.Dropped["foreign"] = uint64(c.DropForeign)
 	s.Dropped["busy"] = uint64(c.DropBusy)
 	return s
 }

@@ -22,8 +22,8 @@ import (
 type Events struct {
 	// View gets each new view, in order, from one goroutine. It should be quick: later views wait.
 	View func(*View)
-	// Packet gets what Send sent. It runs on the goroutine that receives all packets and must
-	// not block; it may call Send. msg is only valid during the call. Streams run it concurrently.
+	// Packet gets what Send sent. It runs on the goroutine that reads all packets off the socket and must
+	// not block for long; it may call Send. msg is only valid during the call. Streams run it concurrently.
 	Packet func(from string, msg []byte)
 	// Call answers a Call, on a goroutine of its own; at most maxHandlers run at once, and
 	// requests beyond that wait to be sent again. ctx ends when the cluster is closed.
@@ -46,6 +46,8 @@ type Cluster struct {
 	ev         Events
 	log        *slog.Logger
 	ml         *memberlist.Memberlist
+	tr         *transport
+	sealing    *sealing
 	wire       string // our name to memberlist
 	addr       netip.AddrPort
 	everywhere bool // bound to all interfaces
@@ -155,11 +157,14 @@ func (c *Cluster) create(ctx context.Context) error {
 		return err
 	}
 	logger := newLogBridge(c.log)
+	if c.sealing, err = newSealing(c.cfg.ClusterName, c.cfg.Secrets); err != nil {
+		return fmt.Errorf("%w: secrets: %w", ErrConfig, err)
+	}
 	tr, err := c.openTransport(ctx, logger)
 	if err != nil {
 		return err
 	}
-	c.addr = tr.advertise
+	c.tr, c.addr = tr, tr.advertise
 
 	m := c.cfg.memberlistConfig()
 	m.Name = c.wire
@@ -184,18 +189,9 @@ func (c *Cluster) create(ctx context.Context) error {
 	return nil
 }
 
-// frameSpace is what is left of a packet for frames after memberlist's headers and ours.
+// frameSpace is what is left of a packet for frames after all headers.
 func (c *Cluster) frameSpace() int {
-	const (
-		userMessage = 1
-		checksum    = 5
-		encryption  = 45 // 29 with the version in use
-	)
-	space := c.cfg.PacketSize - userMessage - checksum - 2 - len(c.cfg.ClusterName)
-	if len(c.cfg.Secrets) > 0 {
-		space -= encryption
-	}
-	return space - headOverhead - len(c.cfg.Name)
+	return c.cfg.PacketSize - c.sealing.head() - c.sealing.tail() - headOverhead - len(c.cfg.Name)
 }
 
 // openTransport decides on the addresses and opens the sockets, unless a transport was given.
@@ -212,7 +208,7 @@ func (c *Cluster) openTransport(ctx context.Context, logger *log.Logger) (*trans
 		if err != nil {
 			return nil, err
 		}
-		return wrapTransport(given, false, adv), nil
+		return wrapTransport(given, adv, c.datagram), nil
 	}
 	a, err := findAddresses(ctx, c.cfg, net.InterfaceAddrs)
 	if err != nil {
@@ -222,7 +218,7 @@ func (c *Cluster) openTransport(ctx context.Context, logger *log.Logger) (*trans
 	if c.cfg.Profile == "" && a.loopback() {
 		c.cfg.Profile = Local
 	}
-	t, err := listen(a.bind, logger)
+	t, err := listen(a.bind, logger, c.datagram, func() { c.n.dropBusy.Add(1) })
 	if err != nil {
 		return nil, fmt.Errorf("cluster: bind %s: %w", c.cfg.Bind, err)
 	}
@@ -230,7 +226,7 @@ func (c *Cluster) openTransport(ctx context.Context, logger *log.Logger) (*trans
 	if port == 0 {
 		port = t.port()
 	}
-	return wrapTransport(t, true, netip.AddrPortFrom(a.advertise.Addr(), port)), nil
+	return wrapSockets(t, netip.AddrPortFrom(a.advertise.Addr(), port)), nil
 }
 
 // finalAddress asks a given transport for the address to advertise.
@@ -262,6 +258,7 @@ func (c *Cluster) Incarnation() Incarnation { return c.inc.Load() }
 // on. For a node that cannot know what it missed, for having been suspended. Calls
 // in progress go on.
 func (c *Cluster) Renew() Incarnation {
+	_ = c.sealing.renew() // fails only for secrets that newSealing refused
 	spent := false
 	c.setMeta(func(m *meta) {
 		if spent = process(m.Incarnation+1) != process(m.Incarnation); !spent {

@@ -23,8 +23,8 @@ const Never = time.Duration(math.MaxInt64)
 // DefaultPort is used where an address of Bind or Join has no port.
 const DefaultPort = 7946
 
-// Protocol is the version of what this package says on the wire.
-const Protocol = 1
+// Protocol is the version of what this package says on the wire. Nodes of different ones do not join each other.
+const Protocol = 2
 
 // Errors of [Start] and [Config]; match with errors.Is.
 var (
@@ -224,7 +224,7 @@ func (c Config) memberlistConfig() *memberlist.Config {
 	// Compression halves the packet rate and doubles the round trip of small packets.
 	m.EnableCompression = false
 	m.UDPBufferSize = c.PacketSize
-	// Our packets share this queue with suspicion messages, which must not be dropped.
+	// Suspicion messages, and what comes over streams, must not be dropped.
 	m.HandoffQueueDepth = 8192
 	// Names are unique per process at this level (see meta.go), so a restarted node never has to
 	// reclaim one. Short all the same, should two processes ever draw the same number.

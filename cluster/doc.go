@@ -1,4 +1,5 @@
-// Package cluster says who is alive and carries messages between the members, over memberlist.
+// Package cluster says who is alive and carries messages between the members. Who is alive it knows from memberlist, whose
+// socket its packets share.
 //
 // # Words
 //
@@ -19,6 +20,7 @@
 //   - A name is free at once when its process left in good order, and as soon as its process stops
 //     answering when it crashed, at whatever address the next one is.
 //   - A call is executed at most once, however often the network loses or doubles its packets.
+//   - With a secret, nothing is taken in that was not made by a process which has it, for a cluster of this name.
 //   - A packet is never larger than Config.PacketSize, and only members' packets that are meant
 //     for this incarnation reach the handlers.
 //   - Nodes that lost each other try again for as long as they run.
@@ -32,7 +34,15 @@
 //     length of a partition.
 //   - [Cluster.Send] may lose, double, delay and reorder. An error from [Cluster.Call] leaves
 //     open whether the call was executed.
-//   - Without a secret anyone who can send a packet to the port can be a member.
+//   - Without a secret anyone who can send a packet to the port can be a member. With one, a packet that was recorded
+//     can be sent again, to the same incarnation: nothing that is said here means more when it is said twice.
+//
+// # How packets travel
+//
+// A message is one write to the UDP socket by the goroutine that sends it, and one read by the goroutine that hands it to
+// Events.Packet; nothing is queued in between but what comes while a packet to the same member is being written: that shares the
+// next one. Streams, and what memberlist says itself, go through memberlist. With a secret both are encrypted and authenticated with it, our
+// packets by keys that are made of it for each process (seal.go has the form); a packet that is not is dropped and counted as foreign.
 //
 // # How names work
 //

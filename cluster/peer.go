@@ -19,6 +19,7 @@ type peer struct {
 	wire string
 	addr netip.AddrPort
 	node memberlist.Node // a copy: memberlist changes its own under its lock
+	dest memberlist.Address
 
 	meta meta // guarded by Cluster.mu
 	left bool // said that it leaves; guarded by Cluster.mu
@@ -27,6 +28,7 @@ type peer struct {
 	rtt         atomic.Int64  // nanoseconds, 0: none yet
 	firstResend time.Duration
 	out         *batcher
+	datagram    []byte // the one that is being sent; of the goroutine in out.write
 	seen        seen
 }
 
@@ -34,7 +36,7 @@ func (c *Cluster) newPeer(n *memberlist.Node, name string, m meta) *peer {
 	ip, _ := netip.AddrFromSlice(n.Addr)
 	p := &peer{
 		name: name, proc: process(m.Incarnation), wire: n.Name, meta: m, node: *n,
-		addr: netip.AddrPortFrom(ip.Unmap(), n.Port),
+		addr: netip.AddrPortFrom(ip.Unmap(), n.Port), dest: n.FullAddress(),
 	}
 	p.node.Addr = slices.Clone(n.Addr)
 	p.node.Meta = nil
@@ -67,16 +69,34 @@ func (c *Cluster) headerTo(p *peer) header {
 	return header{from: c.cfg.Name, sender: c.inc.Load(), receiver: p.inc.Load()}
 }
 
+// sendPacket makes a datagram of frames and writes it to the socket. It is called by one goroutine at a time.
 func (c *Cluster) sendPacket(p *peer, frames int, encoded []byte) {
 	h := c.headerTo(p)
-	b := appendPacket(make([]byte, 0, h.size()+len(encoded)), &h, frames, encoded)
-	// SendBestEffort writes one datagram to the address in node. It never dials.
-	if err := c.ml.SendBestEffort(&p.node, b); err != nil {
+	head := c.sealing.head()
+	b := slices.Grow(p.datagram[:0], head+h.size()+len(encoded)+c.sealing.tail())
+	b = appendPacket(b[:head], &h, frames, encoded)
+	size := len(b) - head
+	b = c.sealing.seal(b)
+	err := c.tr.post(b, p.addr, p.dest)
+	if p.datagram = nil; !c.tr.keeps() {
+		p.datagram = keep(b)
+	}
+	if err != nil {
 		c.n.sendErrors.Add(1)
 		return
 	}
 	c.n.packetsOut.Add(1)
-	c.n.bytesOut.Add(int64(len(b)))
+	c.n.bytesOut.Add(int64(size))
+}
+
+// datagram takes one of our datagrams, which it may change. It does not block.
+func (c *Cluster) datagram(b []byte) {
+	b, ok := c.sealing.open(b)
+	if !ok {
+		c.n.dropForeign.Add(1)
+		return
+	}
+	c.receive(b)
 }
 
 // streamPacket is a packet of one frame of any size. The body is copied.
@@ -97,7 +117,7 @@ func (c *Cluster) stream(p *peer, b []byte) error {
 	return nil
 }
 
-// receive takes a packet or the one of a stream. It does not block, and b is memberlist's.
+// receive takes a packet or the one of a stream. It does not block, and keeps nothing of b.
 func (c *Cluster) receive(b []byte) {
 	c.n.packetsIn.Add(1)
 	c.n.bytesIn.Add(int64(len(b)))

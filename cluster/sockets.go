@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"fmt"
 	"log"
 	"net"
@@ -19,14 +20,17 @@ const (
 	acceptRetry = 50 * time.Millisecond
 	// readRetry keeps a socket that only gives errors from using up a core.
 	readRetry = time.Millisecond
+	// packetQueue is how many of memberlist's packets wait for it, so that ours need not wait behind them.
+	packetQueue = 1024
 )
 
-// sockets is a memberlist.Transport on one UDP and one TCP socket of the same port. memberlist's
-// own makes a buffer of 64 KiB for every packet it reads, most of what a small message costs.
+// sockets is a memberlist.Transport on one UDP and one TCP socket of the same port, and the way of our own datagrams, which go by
+// memberlist: they are handled by the goroutine that reads them. memberlist's own transport makes a buffer of 64 KiB for every packet.
 type sockets struct {
 	udp     *net.UDPConn
 	tcp     *net.TCPListener
 	four    bool // the UDP socket is IPv4 only
+	in      intake
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	logger  *log.Logger
@@ -34,9 +38,10 @@ type sockets struct {
 	wg      sync.WaitGroup
 }
 
-// listen opens the sockets of bind. With port 0 the kernel chooses one for TCP, which may be
+// listen opens the sockets of bind. Our datagrams go to handle, one at a time; it may use b during the call and change it. drop counts
+// what found no room. With port 0 the kernel chooses one for TCP, which may be
 // taken for UDP, so that it takes a few tries.
-func listen(bind netip.AddrPort, logger *log.Logger) (*sockets, error) {
+func listen(bind netip.AddrPort, logger *log.Logger, handle func(b []byte), drop func()) (*sockets, error) {
 	tries := 1
 	if bind.Port() == 0 {
 		tries = 10
@@ -44,14 +49,14 @@ func listen(bind netip.AddrPort, logger *log.Logger) (*sockets, error) {
 	var err error
 	for range tries {
 		var t *sockets
-		if t, err = open(bind, logger); err == nil {
+		if t, err = open(bind, logger, handle, drop); err == nil {
 			return t, nil
 		}
 	}
 	return nil, err
 }
 
-func open(bind netip.AddrPort, logger *log.Logger) (*sockets, error) {
+func open(bind netip.AddrPort, logger *log.Logger, handle func([]byte), drop func()) (*sockets, error) {
 	// An unspecified IPv4 address means IPv4 only, an unspecified IPv6 one means both.
 	family := "6"
 	switch {
@@ -74,8 +79,10 @@ func open(bind netip.AddrPort, logger *log.Logger) (*sockets, error) {
 	}
 	t := &sockets{
 		udp: udp, tcp: tcp, four: family == "4", logger: logger,
-		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), closed: make(chan struct{}),
+		packets: make(chan *memberlist.Packet, packetQueue), streams: make(chan net.Conn), closed: make(chan struct{}),
 	}
+	t.in.handle, t.in.drop = handle, drop
+	t.in.read = func() { t.wg.Go(t.readPackets) } // the one that it relieves is still counted
 	t.wg.Go(t.readPackets)
 	t.wg.Go(t.acceptStreams)
 	return t, nil
@@ -97,16 +104,19 @@ func (t *sockets) readPackets() {
 				continue
 			}
 		}
-		if n == 0 {
-			continue
-		}
-		b := make([]byte, n) // memberlist keeps it in a queue
-		copy(b, buf)
-		p := &memberlist.Packet{Buf: b, From: net.UDPAddrFromAddrPort(from), Timestamp: now}
-		select {
-		case t.packets <- p:
-		case <-t.closed:
-			return
+		switch {
+		case n == 0:
+		case ours(buf[:n]):
+			if !t.in.take(buf[:n]) {
+				return
+			}
+		default:
+			b := bytes.Clone(buf[:n]) // memberlist keeps it in a queue
+			select {
+			case t.packets <- &memberlist.Packet{Buf: b, From: net.UDPAddrFromAddrPort(from), Timestamp: now}:
+			default:
+				t.in.drop()
+			}
 		}
 	}
 }
@@ -143,11 +153,17 @@ func (t *sockets) WriteTo(b []byte, addr string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cluster: address %q: %w", addr, err)
 	}
-	if t.four {
-		a = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
-	}
-	_, err = t.udp.WriteToUDPAddrPort(b, a)
+	err = t.write(b, a)
 	return time.Now(), err
+}
+
+// write sends a datagram and keeps nothing of it.
+func (t *sockets) write(b []byte, to netip.AddrPort) error {
+	if t.four && to.Addr().Is4In6() {
+		to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+	}
+	_, err := t.udp.WriteToUDPAddrPort(b, to)
+	return err
 }
 
 func (t *sockets) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
@@ -160,6 +176,7 @@ func (t *sockets) StreamCh() <-chan net.Conn           { return t.streams }
 // Shutdown closes both sockets and waits for their goroutines. Called once.
 func (t *sockets) Shutdown() error {
 	close(t.closed)
+	t.in.close()
 	_ = t.tcp.Close()
 	_ = t.udp.Close()
 	t.wg.Wait()

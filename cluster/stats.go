@@ -8,12 +8,13 @@ type Stats struct {
 
 	PacketsIn, PacketsOut int64 // ours, not memberlist's; PacketsIn counts streams too
 	StreamsOut            int64
-	BytesIn, BytesOut     int64 // of packets and streams, without memberlist's headers
+	BytesIn, BytesOut     int64 // of packets and streams, without what seals them
 	SendErrors            int64 // writes or streams that failed
 
 	DropUnknown   int64 // from a process that is not a member
 	DropStale     int64 // for or from another incarnation, or a request too old to tell whether it ran
 	DropMalformed int64
+	DropForeign   int64 // not from a process with our cluster's name and secret, or damaged on the way
 	DropBusy      int64 // no room in a queue, or all handlers busy
 
 	Calls, Resends, Timeouts int64 // Call, Transfer and our own; sent again; given up with their context
@@ -26,7 +27,7 @@ type Stats struct {
 
 type counters struct {
 	packetsIn, packetsOut, streamsOut, bytesIn, bytesOut, sendErrors atomic.Int64
-	dropUnknown, dropStale, dropMalformed, dropBusy                  atomic.Int64
+	dropUnknown, dropStale, dropMalformed, dropForeign, dropBusy     atomic.Int64
 	calls, resends, timeouts, duplicates                             atomic.Int64
 	rejoins, rejoinErrors, strangers, lookupErrors                   atomic.Int64
 }
@@ -40,7 +41,7 @@ func (c *Cluster) Stats() Stats {
 		PacketsIn: n.packetsIn.Load(), PacketsOut: n.packetsOut.Load(), StreamsOut: n.streamsOut.Load(),
 		BytesIn: n.bytesIn.Load(), BytesOut: n.bytesOut.Load(), SendErrors: n.sendErrors.Load(),
 		DropUnknown: n.dropUnknown.Load(), DropStale: n.dropStale.Load(),
-		DropMalformed: n.dropMalformed.Load(), DropBusy: n.dropBusy.Load(),
+		DropMalformed: n.dropMalformed.Load(), DropForeign: n.dropForeign.Load(), DropBusy: n.dropBusy.Load(),
 		Calls: n.calls.Load(), Resends: n.resends.Load(), Timeouts: n.timeouts.Load(), Duplicates: n.duplicates.Load(),
 		Rejoins: n.rejoins.Load(), RejoinErrors: n.rejoinErrors.Load(), Strangers: n.strangers.Load(), LookupErrors: n.lookupErrors.Load(),
 	}

@@ -14,12 +14,14 @@ import (
 // sends a message over one, and a peer that stops reading would hold the sender for ever.
 const streamTimeout = 30 * time.Second
 
-// transport is the one that carries the traffic, plus an address to advertise that is decided
-// here, and a Shutdown that does not wait for dials and writes in progress.
+// transport is the one that carries the traffic, plus a way for our own datagrams around memberlist, an address to
+// advertise that is decided here, and a Shutdown that does not wait for dials and writes in progress.
 type transport struct {
 	memberlist.Transport
 	aware     memberlist.NodeAwareTransport // the same, if it wants names of nodes
-	sockets   bool
+	sockets   *sockets                      // the same, if it is ours
+	packets   chan *memberlist.Packet       // those for memberlist, if it is not
+	sifting   sync.WaitGroup
 	advertise netip.AddrPort
 
 	ctx    context.Context // ended by Shutdown
@@ -29,12 +31,65 @@ type transport struct {
 	conns  map[*trackedConn]struct{}
 }
 
-func wrapTransport(t memberlist.Transport, sockets bool, advertise netip.AddrPort) *transport {
-	w := &transport{Transport: t, sockets: sockets, advertise: advertise, conns: make(map[*trackedConn]struct{})}
+// wrapTransport is for a transport that was given: our datagrams are taken out of what it brings, before memberlist's queue.
+func wrapTransport(t memberlist.Transport, advertise netip.AddrPort, handle func([]byte)) *transport {
+	w := newTransport(t, advertise)
 	w.aware, _ = t.(memberlist.NodeAwareTransport)
+	w.packets = make(chan *memberlist.Packet)
+	w.sifting.Go(func() { w.sift(handle) })
+	return w
+}
+
+func wrapSockets(t *sockets, advertise netip.AddrPort) *transport {
+	w := newTransport(t, advertise)
+	w.sockets = t
+	return w
+}
+
+func newTransport(t memberlist.Transport, advertise netip.AddrPort) *transport {
+	w := &transport{Transport: t, advertise: advertise, conns: make(map[*trackedConn]struct{})}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
+
+func (t *transport) sift(handle func([]byte)) {
+	for {
+		select {
+		case p := <-t.Transport.PacketCh():
+			if ours(p.Buf) {
+				handle(p.Buf)
+				continue
+			}
+			select {
+			case t.packets <- p:
+			case <-t.ctx.Done():
+				return
+			}
+		case <-t.ctx.Done():
+			return
+		}
+	}
+}
+
+// PacketCh is memberlist's.
+func (t *transport) PacketCh() <-chan *memberlist.Packet {
+	if t.packets == nil {
+		return t.Transport.PacketCh()
+	}
+	return t.packets
+}
+
+// post sends one of our datagrams.
+func (t *transport) post(b []byte, to netip.AddrPort, node memberlist.Address) error {
+	if t.sockets != nil {
+		return t.sockets.write(b, to)
+	}
+	_, err := t.WriteToAddress(b, node)
+	return err
+}
+
+// keeps says whether post may keep what it sends, as a transport that was given may.
+func (t *transport) keeps() bool { return t.sockets == nil }
 
 func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	return t.advertise.Addr().AsSlice(), int(t.advertise.Port()), nil
@@ -55,7 +110,7 @@ func (t *transport) DialAddressTimeout(to memberlist.Address, timeout time.Durat
 	var conn net.Conn
 	var err error
 	switch {
-	case t.sockets:
+	case t.sockets != nil:
 		d := net.Dialer{Timeout: timeout}
 		conn, err = d.DialContext(t.ctx, "tcp", to.Addr)
 	case t.aware != nil:
@@ -90,6 +145,7 @@ func (t *transport) Shutdown() error {
 		clear(t.conns)
 		t.mu.Unlock()
 		err = t.Transport.Shutdown()
+		t.sifting.Wait()
 	})
 	return err
 }

@@ -39,7 +39,8 @@ func (e *Engine) waitInto(a *account, cost int64, h *hold, now int64) *waiter {
 	w := &waiter{key: a.key, cost: cost, hold: h, until: now + int64(e.cfg.AskTimeout), done: make(chan Decision, 1)}
 	if a.ask == nil {
 		a.ask = &ask{started: now}
-		if len(e.asks) == 0 {
+		if e.pollAt == 0 || e.pollAt > now+min(resendAfter, int64(e.cfg.AskTimeout)) {
+			e.pollAt = now
 			e.wake()
 		}
 		e.asks = append(e.asks, a)
@@ -61,8 +62,38 @@ func (e *Engine) wake() {
 	}
 }
 
-// sendAsk tells the owner what the account's waiters want, in total: said twice, it grants nothing more.
+// sendAsk tells the owner what the account's waiters want, in total: said twice, it grants nothing more. If enough asks are on their
+// way to that owner it waits, to travel with others when one of those is answered.
 func (e *Engine) sendAsk(a *account, now int64) {
+	p := a.owner
+	if p == nil || p == e.self {
+		r := e.reportAsk(a, now)
+		if p == nil {
+			return
+		}
+		if g, ok := e.handle(e.self, e.inc, &r, now); ok {
+			e.answer(a, &g, now, now)
+		}
+		return
+	}
+	if a.ask.tries == 0 && !p.flights.room(now) {
+		a.ask.resend = now + resendAfter
+		p.asking = append(p.asking, a)
+		return
+	}
+	p.reports = append(p.reports, e.reportAsk(a, now))
+	e.sendAsking(p, now)
+}
+
+// answered is called when all grants of a message are taken in: what waited for it, or came of it, leaves together.
+func (e *Engine) answered(p *peer, re, now int64) {
+	if (p.flights.landed(re) || p.flights.room(now)) && len(p.asking) > 0 {
+		e.sendAsking(p, now)
+	}
+}
+
+// reportAsk is what the owner is told, and notes that it is being told.
+func (e *Engine) reportAsk(a *account, now int64) report {
 	r := a.report(now)
 	for _, w := range a.ask.waiters {
 		w.asked = true
@@ -74,15 +105,73 @@ func (e *Engine) sendAsk(a *account, now int64) {
 	if a.ask.tries > 1 {
 		e.stats.resent.Add(1)
 	}
-	switch {
-	case a.owner == nil:
-	case a.owner == e.self:
-		if g, ok := e.handle(e.self, e.inc, &r, now); ok {
-			e.answer(a, &g, now, now)
+	return r
+}
+
+// sendAsking sends what is in p.reports, and what waits: asks, and what was spent. It may have been said by now, or be over.
+func (e *Engine) sendAsking(p *peer, now int64) {
+	for _, a := range p.asking {
+		switch {
+		case a.owner != p:
+		case a.ask != nil && a.ask.tries == 0:
+			p.reports = append(p.reports, e.reportAsk(a, now))
+		case a.ask == nil && a.counters() != a.sent:
+			p.reports = append(p.reports, a.report(now))
 		}
-	default:
-		e.send(a.owner, &message{reports: []report{r}}, now, false)
 	}
+	clear(p.asking)
+	p.asking = p.asking[:0]
+	if len(p.reports) > 0 {
+		p.flights.start(now)
+		e.pack(p, &message{}, e.cfg.MaxMessage-100, now)
+	}
+}
+
+// flights are the asks on their way to one owner: when each was sent, 0 for none.
+//
+// At rest an ask leaves at once. While maxFlights are under way, those that arise wait for the next answer, and then leave together: many
+// callers cost few packets, and few turns of the owner's lock. So an ask waits at most for a part of a round trip.
+type flights [maxFlights]int64
+
+const (
+	maxFlights = 2
+	// flightLost is when an ask does not count as being under way any more: it was lost, or the owner is further away than
+	// it pays to wait for.
+	flightLost = int64(2 * time.Millisecond)
+)
+
+// room says whether one more may be sent. All of one moment count once: they are of one call, and together already.
+func (f *flights) room(now int64) bool {
+	for _, at := range f {
+		if at == 0 || at == now || now-at >= flightLost {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *flights) start(now int64) {
+	first := 0
+	for i, at := range f {
+		if at == now {
+			return
+		}
+		if at < f[first] {
+			first = i
+		}
+	}
+	f[first] = now
+}
+
+// landed says that an ask of that time was under way, and is not any more.
+func (f *flights) landed(at int64) bool {
+	for i := range f {
+		if at > 0 && f[i] == at {
+			f[i] = 0
+			return true
+		}
+	}
+	return false
 }
 
 // answer takes in a grant and serves who waits, first come first served.
@@ -181,6 +270,10 @@ func (e *Engine) tellSpent(a *account, now int64) {
 	if a.counters() == a.sent || a.known+out+gain < float64(a.limit.spec.Burst) || out < gain/100 {
 		return // said already; the pool has room until the tick; or it is next to nothing
 	}
+	if p := a.owner; p != nil && p != e.self {
+		p.asking = append(p.asking, a) // this was an answer of its owner: see answered
+		return
+	}
 	e.say(a, now)
 }
 
@@ -225,22 +318,30 @@ func (e *Engine) Poll(now int64) int64 {
 			if e.silent(a.owner, now) {
 				e.giveUp(a, now)
 			} else {
+				if a.ask.tries == 0 {
+					a.owner.flights = flights{} // it has waited for too long
+				}
 				e.sendAsk(a, now)
 			}
 		}
 	}
 	probing := e.probe(now)
+	e.pollAt = 0
+	var next int64
 	switch {
 	case len(e.asks) > 0:
-		next := pollEvery
+		next = pollEvery
 		for _, a := range e.asks {
 			next = min(next, a.ask.resend-now, a.ask.waiters[0].until-now)
 		}
-		return max(1, next)
+		next = max(1, next)
 	case probing:
-		return probeEvery
+		next = probeEvery
 	}
-	return 0
+	if next > 0 {
+		e.pollAt = now + next // an ask that begins and ends before then need not wake anybody
+	}
+	return next
 }
 
 // expire decides the waiters whose time is over by fallback.

@@ -139,6 +139,7 @@ type Engine struct {
 	gone         [3][]gonePurse     // dropped in this tick, and in the two before
 	active       []*account
 	asks         []*account // with an ask in flight
+	pollAt       int64      // when Poll is to be called next; 0: not before there is a new ask
 	pcursor      int        // of the sweep of ledgers
 	nledgers     int
 	telling      []*tell

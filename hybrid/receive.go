@@ -105,6 +105,7 @@ func (e *Engine) receiveGrants(p *peer, m *message, now int64) {
 		}
 		e.answer(a, g, m.re, now)
 	}
+	e.answered(p, m.re, now)
 }
 
 // reborn is called when a peer speaks with a new incarnation: it restarted, or was paused for so long that it is

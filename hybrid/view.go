@@ -56,8 +56,10 @@ type peer struct {
 	counts      uint64 // the incarnation of this node that it is known to have in its view
 	loanAt      int64  // its own time of the newest loan taken in
 	reports     []report
-	acks        []uint64 // standby messages to confirm
-	copies      []copyOf // standby records to send
+	flights     flights    // asks on their way to it
+	asking      []*account // whose asks, or news, wait for one of those to be answered
+	acks        []uint64   // standby messages to confirm
+	copies      []copyOf   // standby records to send
 	items       []standbyItem
 	standbyRoom int
 	due         []grant // news for the next tick
