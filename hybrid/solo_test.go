@@ -328,7 +328,7 @@ func TestSoloKeysAreSmall(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector has memory of its own")
 	}
-	const keys = 200_000
+	const keys = 1_000_000 // fewer may be more each: memory comes in blocks of 4 MiB
 	b := newBare(t, 1, Spec{Name: "api", Rate: bucket.Per(1, time.Hour), Burst: 100}, 2*keys)
 	l, _ := b.engines[b.names[0]].Lookup("api")
 	heap := func() uint64 {

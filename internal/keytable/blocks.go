@@ -10,7 +10,7 @@ type blocks struct {
 
 const (
 	blockWords = 1 << 19 // 4 MiB: at least one large page of 2 MiB lies in it whole
-	blocksFrom = 1 << 21 // 16 MiB
+	blocksFrom = 1 << 19 // 4 MiB
 )
 
 // take gives zeroed words, at most a chunk of them.
