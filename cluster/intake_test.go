@@ -24,7 +24,7 @@ func TestReadingGoesOnWhileAHandlerIsHeldUp(t *testing.T) {
 			}
 			handling = true
 			got = append(got, int(b[0])<<8|int(b[1]))
-			if len(got) == 100 || len(got) == 700 {
+			if len(got) == 100 || len(got) == 1200 {
 				time.Sleep(held)
 			}
 			handling = false
