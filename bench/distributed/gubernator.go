@@ -1,3 +1,5 @@
+//go:build !nogubernator
+
 package distributed
 
 import (
@@ -9,6 +11,9 @@ import (
 
 	"github.com/jatah-io/jatah/bench/internal/servers"
 )
+
+// withGubernator says that gubernator is measured too.
+const withGubernator = true
 
 // gubernatorTargets asks a cluster with three behaviours; each client asks one process of it.
 func gubernatorTargets(ctx context.Context, g *servers.Group, r rule) ([]*target, error) {

@@ -138,12 +138,15 @@ func (c *cleanup) run() error {
 
 // peers are the servers that do not depend on who asks them.
 func peers(ctx context.Context, o report.Options, r rule, clients int, all *cleanup) ([]*target, error) {
-	o.Log("starting redis-server, and gubernator as three processes")
+	o.Log("starting the peers")
 	ts, err := startRedis(ctx, o.Dir, r, clients, all)
 	if errors.Is(err, exec.ErrNotFound) && o.Short {
 		o.Log("Redis is left out: %v", err)
 	} else if err != nil {
 		return nil, err
+	}
+	if !withGubernator {
+		return ts, nil
 	}
 	program, err := proc.BuildHere(ctx, o.Dir, servers.GubernatorPackage)
 	if err != nil {

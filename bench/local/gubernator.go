@@ -1,3 +1,5 @@
+//go:build !nogubernator
+
 package local
 
 import (
@@ -10,9 +12,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-func gubernatorLibrary() peer {
-	return peer{name: "gubernator", open: openGubernator,
-		note: "as a library: one instance that owns every key, `GetRateLimits` called directly, without gRPC; token bucket, its cache large enough for all keys; it makes messages for each request"}
+func gubernatorLibrary() []peer {
+	return []peer{{name: "gubernator", open: openGubernator,
+		note: "as a library: one instance that owns every key, `GetRateLimits` called directly, without gRPC; token bucket, its cache large enough for all keys; it makes messages for each request"}}
 }
 
 func openGubernator(ctx context.Context, q quota, keys int) (*subject, error) {

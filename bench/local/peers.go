@@ -55,7 +55,7 @@ type subject struct {
 }
 
 func peers() []peer {
-	return []peer{
+	return append([]peer{
 		jatahHybrid(), jatahAlone(), jatahSplit(),
 		{name: "floor", big: true, open: openFloor,
 			note: "what the machine allows: hash, table, key comparison and one compare-and-swap, without clock, refill, growth or API; made for the number of keys"},
@@ -70,8 +70,7 @@ func peers() []peer {
 			note: "`OnLimit` with its local counter: its only call that counts, which also sets headers of a response; two windows; keeps hashes of 64 bits and no keys"},
 		{name: "uber", blocks: true, open: openUber,
 			note: "a `ratelimit.Limiter` for each key in a `sync.Map`; it delays and never denies, so it has no denials to measure; never forgets a key"},
-		gubernatorLibrary(),
-	}
+	}, gubernatorLibrary()...)
 }
 
 // openFloor gives each key its tokens when it is made known.

@@ -1,3 +1,5 @@
+//go:build !nogubernator
+
 package overhttp
 
 import (
@@ -12,6 +14,9 @@ import (
 	"github.com/jatah-io/jatah/bench/internal/proc"
 	"github.com/jatah-io/jatah/bench/report"
 )
+
+// withGubernator says that gubernator is measured too.
+const withGubernator = true
 
 // rpc asks gubernator over gRPC, with as many callers as wrk has connections.
 type rpc struct {

@@ -118,14 +118,16 @@ func start(ctx context.Context, o report.Options, running *[]*proc.Process) ([]t
 		return nil, err
 	}
 	*running = append(*running, node.Procs...)
-	if program, err = proc.BuildHere(ctx, o.Dir, servers.GubernatorPackage); err != nil {
-		return nil, err
+	var g *servers.Group
+	if withGubernator {
+		if program, err = proc.BuildHere(ctx, o.Dir, servers.GubernatorPackage); err != nil {
+			return nil, err
+		}
+		if g, err = servers.Gubernator(ctx, o.Dir, program, 1); err != nil {
+			return nil, err
+		}
+		*running = append(*running, g.Procs...)
 	}
-	g, err := servers.Gubernator(ctx, o.Dir, program, 1)
-	if err != nil {
-		return nil, err
-	}
-	*running = append(*running, g.Procs...)
 	if program, err = proc.BuildHere(ctx, o.Dir, "github.com/jatah-io/jatah/bench/cmd/bare"); err != nil {
 		return nil, err
 	}
@@ -144,18 +146,22 @@ func start(ctx context.Context, o report.Options, running *[]*proc.Process) ([]t
 			return nil, err
 		}
 		*running = append(*running, bare)
-		if _, err := theirs.sample(ctx, g.HTTP[0]); err != nil {
-			return nil, err
-		}
-		for _, one := range []struct {
+		type wrked struct {
 			name, note, addr string
 			of               *proc.Process
 			ask              asking
-		}{
+		}
+		all := []wrked{
 			{bareName, "the answer of the node", addr, bare, ours},
 			{oursName, "jatah serve, alone; " + ours.path, node.HTTP[0], node.Procs[0], ours},
-			{"gubernator HTTP", "its gateway; " + g.Note, g.HTTP[0], g.Procs[0], theirs},
-		} {
+		}
+		if g != nil {
+			if _, err := theirs.sample(ctx, g.HTTP[0]); err != nil {
+				return nil, err
+			}
+			all = append(all, wrked{"gubernator HTTP", "its gateway; " + g.Note, g.HTTP[0], g.Procs[0], theirs})
+		}
+		for _, one := range all {
 			file, err := writeScript(o.Dir, fmt.Sprintf("%s-%d", filepath.Base(one.ask.path), c.size), one.ask.path, one.ask.bodies)
 			if err != nil {
 				return nil, err
@@ -163,6 +169,9 @@ func start(ctx context.Context, o report.Options, running *[]*proc.Process) ([]t
 			ts = append(ts, target{c.name, one.name, one.note, c.size, func(ctx context.Context, length time.Duration) (measurement, error) {
 				return runWrk(ctx, file, one.addr, one.of, length)
 			}})
+		}
+		if g == nil {
+			continue
 		}
 		rpc, err := newRPC(g.GRPC[0], g.Procs[0], c.size, keys)
 		if err != nil {

@@ -1,3 +1,5 @@
+//go:build !nogubernator
+
 // Command gubernator runs one process of a cluster of gubernator whose members are given. The peer's own program cannot be used for several
 // processes on one machine: it finds members by memberlist under the name of the host, which they would share. All else is configured as there,
 // by GUBER_... in the environment.
