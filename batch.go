@@ -76,7 +76,7 @@ func start(ds []Decision, waits []begun, l *hybrid.Limit, key string, cost int64
 	if l.Parent() != nil {
 		return ds, append(waits, begun{last, l, nil, l.BeginUnder(key, cost)})
 	}
-	d, p := l.Begin(key, cost)
+	d, p := l.BeginNotOnCredit(key, cost)
 	if ds[last] = d; p != nil {
 		waits = append(waits, begun{last, l, p, nil})
 	}

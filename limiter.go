@@ -70,7 +70,7 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (d Decision)
 	if l.l.Parent() != nil {
 		return l.l.BeginUnder(key, cost).Finish(ctx).Decisions[0]
 	}
-	return l.l.Take(ctx, key, cost)
+	return l.l.NotOnCredit(ctx, key, cost)
 }
 
 // TakeBytes is Take for a key that lies in a buffer, which the caller must not change until it returns. It is not kept.

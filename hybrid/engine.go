@@ -136,6 +136,7 @@ type Engine struct {
 	solo         bool               // nobody else is there: see solo.go
 	nsolo        int                // keys that are solo
 	unfolded     map[ledgerKey]bool // while a snapshot is made: solo keys that became ledgers
+	scratch      []byte             // for a key
 	gone         [3][]gonePurse     // dropped in this tick, and in the two before
 	active       []*account
 	asks         []*account // with an ask in flight

@@ -241,6 +241,11 @@ func (l *Limit) Take(ctx context.Context, key string, cost int64) (d Decision) {
 	if l.OnCredit(&d, key, cost) {
 		return d
 	}
+	return l.NotOnCredit(ctx, key, cost)
+}
+
+// NotOnCredit is Take for who has just heard from OnCredit that there is none.
+func (l *Limit) NotOnCredit(ctx context.Context, key string, cost int64) Decision {
 	l = l.For(key)
 	s := l.def.Load()
 	switch {
@@ -271,6 +276,11 @@ func (l *Limit) Begin(key string, cost int64) (d Decision, w *Pending) {
 	if l.OnCredit(&d, key, cost) {
 		return d, nil
 	}
+	return l.BeginNotOnCredit(key, cost)
+}
+
+// BeginNotOnCredit is Begin as NotOnCredit is Take.
+func (l *Limit) BeginNotOnCredit(key string, cost int64) (Decision, *Pending) {
 	l = l.For(key)
 	s := l.def.Load()
 	if s.permits() {

@@ -247,3 +247,20 @@ func BenchmarkTickActive(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkTickAtRest is one tick of a cluster in which nobody takes anything: what members cost each other by being there. ns/packet is writing, reading and taking in
+// one of them, with its part of the ticks of both sides.
+func BenchmarkTickAtRest(b *testing.B) {
+	for _, nodes := range []int{3, 10, 30, 100, 300} {
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
+			w := newBare(b, nodes, testSpec(100, 100), 0)
+			w.sent, w.bytes = 0, 0
+			for b.Loop() {
+				w.tick()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(w.sent), "ns/packet")
+			b.ReportMetric(float64(w.bytes)/float64(w.sent), "B/packet")
+			b.ReportMetric(float64(w.sent)/float64(b.N)/float64(nodes), "packets/node")
+		})
+	}
+}

@@ -107,7 +107,8 @@ func (l *Limit) settleSolo(p *purse, has, now int64) (used int64) {
 	p.state.Store(l.params.Used(p.state.Load(), now, used))
 	l.root.spent += used
 	if n := l.top.used.Sample(used); n > 0 {
-		l.top.used.Add(l.keys.Key(p), n)
+		l.e.scratch = l.keys.AppendKey(l.e.scratch[:0], p)
+		l.top.used.AddBytes(l.e.scratch, n)
 	}
 	return used
 }

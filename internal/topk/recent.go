@@ -65,10 +65,27 @@ func (r *Recent) Sample(n int64) int64 {
 func (r *Recent) Add(key string, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.window().Add(key, n)
+	r.spend()
+}
+
+// AddBytes is Add for a key that lies in a buffer.
+func (r *Recent) AddBytes(key []byte, n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.window().AddBytes(key, n)
+	r.spend()
+}
+
+func (r *Recent) window() *Sketch {
 	if r.this == nil {
 		r.this = NewSketch(Keys)
 	}
-	r.this.Add(key, n)
+	return r.this
+}
+
+// spend takes one note off the budget.
+func (r *Recent) spend() {
 	if r.left--; r.left <= 0 {
 		r.left = Budget / 2
 		r.setEvery(min(2*r.every.Load(), maxEvery))

@@ -27,16 +27,32 @@ func NewSketch(k int) *Sketch {
 
 // Add counts n more for a key; n below 1 is nothing. It takes O(log k). It keeps a copy of the key.
 func (s *Sketch) Add(key string, n int64) {
-	if n <= 0 {
+	if i, ok := s.index[key]; ok || n <= 0 {
+		s.more(i, n)
 		return
 	}
-	if i, ok := s.index[key]; ok {
+	s.insert(strings.Clone(key), n) // its bytes may belong to a request
+}
+
+// AddBytes is Add for a key that lies in a buffer.
+func (s *Sketch) AddBytes(key []byte, n int64) {
+	if i, ok := s.index[string(key)]; ok || n <= 0 {
+		s.more(i, n)
+		return
+	}
+	s.insert(string(key), n)
+}
+
+// more adds to a key that is kept; n below 1 is nothing.
+func (s *Sketch) more(i uint32, n int64) {
+	if n > 0 {
 		x := &s.slots[i]
 		x.count = add(x.count, n)
 		s.down(x.pos)
-		return
 	}
-	key = strings.Clone(key) // its bytes may belong to a request
+}
+
+func (s *Sketch) insert(key string, n int64) {
 	if len(s.slots) < s.k {
 		i := uint32(len(s.slots))
 		s.slots = append(s.slots, slot{key: key, count: n, pos: i})
