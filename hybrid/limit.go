@@ -293,7 +293,7 @@ func (l *Limit) start(s *Spec, key string, cost int64) (Decision, *Pending) {
 		a = nil // it has another plan yet
 	}
 	if a != nil && cost > 0 && s.Mode == Hybrid && s.Rate.Count != 0 { // rate 0 denies also what credit covers
-		if left, ok := a.spendFree(l, cost); ok {
+		if left, ok := a.spendFree(l, word, cost); ok {
 			return l.credited(s, a, left), nil
 		}
 	}
