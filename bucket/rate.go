@@ -51,7 +51,7 @@ func (r Rate) Validate() error {
 	}
 	// Count/Per > 3e9/1e9 per ns, in 128 bits.
 	if hi, lo := bits.Mul64(uint64(r.Per), MaxPerSecond/uint64(time.Second)); hi == 0 && uint64(r.Count) > lo {
-		return fmt.Errorf("%w: %s is faster than %d/s", ErrRateRange, r, MaxPerSecond)
+		return fmt.Errorf("%w: %s is faster than %d/s", ErrRateRange, r, int64(MaxPerSecond))
 	}
 	if hi, lo := bits.Mul64(uint64(r.Count), uint64(year)); hi == 0 && lo < uint64(r.Per) {
 		return fmt.Errorf("%w: %s is slower than 1/year", ErrRateRange, r)

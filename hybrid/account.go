@@ -135,14 +135,18 @@ func (a *account) spend(cost int64) (left int64, ok bool) {
 	return left, ok
 }
 
-// spendFree is spend without the lock: settleSpent finds it.
-func (a *account) spendFree(l *Limit, cost int64) (left int64, ok bool) {
-	left, first, ok := a.credit.spend(a.credit.word.Load(), cost)
+// spendFree is spend without the lock: settleSpent finds it. w is the word as it was when the key was found.
+func (a *account) spendFree(l *Limit, w uint64, cost int64) (left int64, ok bool) {
+	if int64(w) < cost<<creditShift {
+		return 0, false
+	}
+	l.several(cost, 1)
+	left, first, ok := a.credit.spend(w, cost)
 	if first {
 		l.keys.Mark(a.purse)
 	}
-	if ok && cost != 1 {
-		l.several(cost)
+	if !ok {
+		l.several(cost, -1)
 	}
 	return left, ok
 }

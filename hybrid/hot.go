@@ -13,6 +13,7 @@ import (
 // Spending lowers one part by a compare-and-swap. Whatever moves tokens between parts, or adds them all up, holds mu: so no token is on its way
 // when they are counted. The account's own word has the flag creditHot and no tokens meanwhile.
 type hotCredit struct {
+	purse  *purse
 	word   uint64 // of the purse meanwhile: no tokens, but number
 	number int    // in Engine.hots
 	mu     sync.Mutex
@@ -101,6 +102,9 @@ func (h *hotCredit) divide(sum int64) {
 func (h *hotCredit) load() (sum int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.parts[0].n.Load() == closed {
+		return 0 // who asks has no lock, and comes too late
+	}
 	for i := range h.parts {
 		sum += h.parts[i].n.Load()
 	}
@@ -135,13 +139,13 @@ type hotTable [maxHot]atomic.Pointer[hotCredit]
 func hotWord(number int) uint64 { return uint64(-1-number) << creditShift }
 
 // spendHot is spend for a key whose credit is divided; w is the word as it was when the key was found.
-func (l *Limit) spendHot(w, cost uint64) (left int64, ok bool) {
+func (l *Limit) spendHot(p *purse, w uint64, cost int64) (left int64, ok bool) {
 	h := l.e.hots[^(int64(w)>>creditShift)&(maxHot-1)].Load()
-	if h == nil || h.word != w|creditDirty {
+	if h == nil || h.purse != p || h.word != w|creditDirty {
 		return 0, false // it has cooled, and may be another's
 	}
 	x := l.e.processors.get()
-	left, ok = h.spend(x.number, int64(cost))
+	left, ok = h.spend(x.number, cost)
 	l.e.processors.put(x)
 	return left, ok
 }
@@ -170,7 +174,7 @@ func (l *Limit) heat(key string) {
 	e.bind(a)
 	e.activate(a)
 	a.settleSpent()
-	h := &hotCredit{parts: make([]hotPart, e.parallel), last: a.spent, number: number}
+	h := &hotCredit{purse: a.purse, parts: make([]hotPart, e.parallel), last: a.spent, number: number}
 	for {
 		w := a.credit.word.Load()
 		h.word = w&versions | hotWord(number) | creditHot | creditDirty

@@ -36,6 +36,7 @@ type Limit struct {
 	spent      int64                      // tokens spent on credit without the lock: decisions, but for bulk. Under Engine.mu; of the root
 	bulk       *xsync.Counter             // decisions on credit whose cost was not 1
 	bulkTokens *xsync.Counter             // and what they cost
+	round      uint64                     // of Engine.settleSpent that is next, under Engine.mu
 	onCredit   uint64                     // decisions on credit that were reported last, under Engine.mu
 	dryRun     *xsync.Counter
 	top        *top // shared with the plans
@@ -302,7 +303,7 @@ func (l *Limit) start(s *Spec, key string, cost int64) (Decision, *Pending) {
 		a = nil // it has another plan yet
 	}
 	if a != nil && cost > 0 && s.Mode == Hybrid && s.Rate.Count != 0 { // rate 0 denies also what credit covers
-		if left, ok := a.spendFree(l, cost); ok {
+		if left, ok := a.spendFree(l, word, cost); ok {
 			return l.credited(s, a, left), nil
 		}
 	}

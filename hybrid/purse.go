@@ -141,6 +141,12 @@ func (l *Limit) OnCredit(d *Decision, key string, cost int64) bool {
 	}
 	var left int64
 	need := uint64(cost) << creditShift
+	if int64(w) < int64(need) && w&creditHot == 0 {
+		return false
+	}
+	if cost != 1 {
+		l.several(cost, 1)
+	}
 	if n := (w - need) | creditDirty; int64(w) >= int64(need) && p.credit.word.CompareAndSwap(w, n) {
 		if left = int64(n) >> creditShift; w&creditDirty == 0 {
 			l.keys.Mark(p)
@@ -148,11 +154,11 @@ func (l *Limit) OnCredit(d *Decision, key string, cost int64) bool {
 	} else {
 		var ok bool
 		if left, ok = l.spendAgain(p, w, key, cost); !ok {
+			if cost != 1 {
+				l.several(cost, -1)
+			}
 			return false
 		}
-	}
-	if cost != 1 {
-		l.several(cost)
 	}
 	rest := min(max(0, p.balance.Load())+left, q.burst)
 	d.OK, d.Mode, d.Remaining, d.MaxExcess = true, q.mode, rest, q.maxExcess
@@ -170,7 +176,7 @@ func (l *Limit) OnCredit(d *Decision, key string, cost int64) bool {
 // spendAgain is for a take that found too little, or was not the only one.
 func (l *Limit) spendAgain(p *purse, w uint64, key string, cost int64) (left int64, ok bool) {
 	if w&creditHot != 0 {
-		return l.spendHot(w, uint64(cost))
+		return l.spendHot(p, w, cost)
 	}
 	if int64(w) < cost<<creditShift {
 		return 0, false
@@ -183,8 +189,12 @@ func (l *Limit) spendAgain(p *purse, w uint64, key string, cost int64) (left int
 	return left, ok
 }
 
-// several notes a take on credit whose cost is not 1: decisions on credit are counted by what was spent.
-func (l *Limit) several(cost int64) {
-	l.root.bulk.Inc()
-	l.root.bulkTokens.Add(cost)
+// several notes a take on credit whose cost is not 1, or with n -1 takes that back: decisions on credit are counted by what was spent. It comes before the
+// take, so that Stats, which looks the other way round, never sees tokens for decisions.
+func (l *Limit) several(cost, n int64) {
+	if cost == 1 {
+		return
+	}
+	l.root.bulkTokens.Add(n * cost)
+	l.root.bulk.Add(n)
 }

@@ -1,6 +1,8 @@
 package hybrid
 
 import (
+	"runtime"
+
 	"github.com/jatah-io/jatah/bucket"
 )
 
@@ -63,6 +65,7 @@ func (e *Engine) takeSolo(l *Limit, key string, cost, now int64) (d Decision, ok
 	left := had
 	if d.OK = level >= cost; d.OK {
 		tat = l.params.Used(tat, now, cost)
+		l.top.used.Note(key, cost)
 		level -= cost
 		left = min(level, max(had-cost, l.spare()))
 	} else {
@@ -171,9 +174,6 @@ func (e *Engine) unfold(l *Limit, p *purse, now int64) {
 	if !q.owned {
 		return
 	}
-	if e.unfolded != nil {
-		e.unfolded[ledgerKey{l, key}] = true
-	}
 	// It is what it would have become as a ledger: not in bookkeeping of shares, since all of them were here all the time.
 	x := &ledger{limit: l, key: key, hash: hash, pool: l.params.Tokens(tat, now), cap: float64(l.spec.Burst), at: now, era: q.era().id, granted: true}
 	q.ledgers[ledgerKey{l, key}] = x
@@ -219,11 +219,11 @@ func (e *Engine) dissolve(l *Limit, now int64) {
 // soloStep is how many keys are looked at before the lock is released for a moment.
 const soloStep = 500
 
-// endSolo unfolds all keys because somebody else comes, a few at a time, so that requests go on meanwhile.
-func (e *Engine) endSolo(now int64, others bool) {
+// endSolo unfolds all keys because the view changes, a few at a time, so that requests go on meanwhile.
+func (e *Engine) endSolo(now int64) {
 	e.mu.Lock()
 	defer e.unlock()
-	if !others || e.nsolo == 0 {
+	if e.nsolo == 0 {
 		return
 	}
 	e.solo = false // no new ones
@@ -232,37 +232,44 @@ func (e *Engine) endSolo(now int64, others bool) {
 		l.keys.All(func(p *purse) {
 			e.unfold(l, p, max(now, e.lastTick))
 			if n++; n%soloStep == 0 {
-				e.unlock()
-				e.mu.Lock()
+				e.breathe()
+				e.solo = false // a tick may have come, for which nobody else is there yet
 			}
 		})
 		return true
 	})
 }
 
+// breathe lets others have the lock for a moment. Who waits for it is only woken by unlock, and would find it locked again.
+func (e *Engine) breathe() {
+	e.unlock()
+	runtime.Gosched()
+	e.mu.Lock()
+}
+
 // tickKeys takes in what was spent on credit since the last tick, and forgets solo keys that are full. It takes the lock for some keys at a time.
 func (e *Engine) tickKeys(now int64) {
-	for n, more := 0, true; more && n < spentPerTick; n += soloStep {
-		e.mu.Lock()
-		more = e.settleSpent(now, soloStep)
-		e.unlock()
-	}
 	e.mu.Lock()
-	defer e.unlock()
+	for n := 0; e.settleSpent(now, soloStep) && n < spentPerTick; n += soloStep {
+		e.breathe()
+	}
 	e.limits.Range(func(_ string, l *Limit) bool {
-		n := uint64(l.keys.Len())
+		if l.keys.Len() == 0 {
+			return true
+		}
+		n := uint64(l.keys.Places())
 		for budget := int(e.ticks*n/sweepTicks - (e.ticks-1)*n/sweepTicks); budget > 0 && e.nsolo > 0; budget -= soloStep {
 			e.sweepSolo(l, now, min(budget, soloStep), false)
-			e.unlock()
-			e.mu.Lock()
+			e.breathe()
 		}
 		return true
 	})
-	for _, g := range e.gone[2] {
+	free := e.gone[2]
+	e.gone = [3][]gonePurse{nil, e.gone[0], e.gone[1]}
+	e.unlock()
+	for _, g := range free { // there may be as many as there are keys
 		g.l.keys.Free(g.p)
 	}
-	clear(e.gone[2])
-	e.gone = [3][]gonePurse{e.gone[2][:0], e.gone[0], e.gone[1]}
 }
 
 // spentPerTick bounds the keys that a tick takes in, and so what it costs: some milliseconds. The rest is for the next ticks. Until then their pools refill less
@@ -272,9 +279,13 @@ const spentPerTick = 1 << 15
 // sweepTicks is in how many ticks the sweep looks at all solo keys: one that was not used between two visits gives its credit back.
 const sweepTicks = idleTicks
 
-// settleSpent takes in what was spent on credit, of some keys; more says that there are others.
+// settleSpent takes in what was spent on credit, of some keys; more says that there are others. It comes to a limit again when it has been through all: so one
+// whose keys are spent from faster than they are taken in does not keep it from the rest.
 func (e *Engine) settleSpent(now int64, n int) (more bool) {
 	e.limits.Range(func(_ string, l *Limit) bool {
+		if l.round > e.round {
+			return true
+		}
 		more = l.keys.Marked(n, func(p *purse) {
 			n--
 			if p.credit.has(creditSolo) {
@@ -287,8 +298,14 @@ func (e *Engine) settleSpent(now int64, n int) (more bool) {
 				a.settleSpent()
 			}
 		})
+		if !more {
+			l.round = e.round + 1
+		}
 		return !more
 	})
+	if !more {
+		e.round++
+	}
 	return more
 }
 
@@ -308,8 +325,8 @@ func (e *Engine) topUp(l *Limit, p *purse, now int64) {
 	p.balance.Store(level - has)
 }
 
-// sweepSolo looks at so many keys of a limit at most. A solo one that was not used since it came by gives its credit back, and is forgotten if it is full. With
-// pressed even one that was used is forgotten, if it is full. It returns how many keys it saw.
+// sweepSolo looks at so many places of a limit's table at most. A solo key that was not used since it came by gives its credit back, and is forgotten if it is full. With
+// pressed even one that was used is forgotten, if it is full. It returns how many places it looked at.
 func (e *Engine) sweepSolo(l *Limit, now int64, budget int, pressed bool) int {
 	return l.keys.Walk(budget, func(p *purse) {
 		if !p.credit.has(creditSolo) {
@@ -334,7 +351,7 @@ func (e *Engine) sweepSolo(l *Limit, now int64, budget int, pressed bool) int {
 	})
 }
 
-// makeRoom forgets solo keys that are full, having looked at so many at most, those of l first.
+// makeRoom forgets solo keys that are full, having looked at so many places at most, those of l first.
 func (e *Engine) makeRoom(l *Limit, now int64, budget int) {
 	budget -= e.sweepSolo(l.root, now, budget/2, true)
 	e.limits.Range(func(_ string, l *Limit) bool {
@@ -345,34 +362,39 @@ func (e *Engine) makeRoom(l *Limit, now int64, budget int) {
 	})
 }
 
-// saveSolo adds the solo keys to a snapshot. What is unfolded while it goes on is in it already.
+// saveSolo adds the solo keys to a snapshot. What is unfolded while it goes on may be in it twice, as a ledger too: of two records the lower counts.
 func (e *Engine) saveSolo(s *saved, exact bool, now int64) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.unfolded = map[ledgerKey]bool{}
+	defer e.unlock()
 	n := 0
 	e.limits.Range(func(_ string, l *Limit) bool {
 		l.keys.All(func(p *purse) {
-			if n++; n%soloStep == 0 {
-				e.mu.Unlock()
-				e.mu.Lock()
+			if p.credit.has(creditSolo) {
+				e.saveSoloKey(s, l, p, exact, now)
 			}
-			if !p.credit.has(creditSolo) {
-				return
+			if n++; n%soloStep == 0 { // not before: p might be gone then
+				e.breathe()
 			}
-			l.settleSolo(p, p.credit.load(), now)
-			tat := p.state.Load()
-			if l.params.IsFull(tat, now) {
-				return
-			}
-			key := l.keys.Key(p)
-			q := e.parts[e.partOf(e.hash(l, key))]
-			lineage := q.lineage
-			if lineage == 0 {
-				lineage = e.inc
-			}
-			s.records = append(s.records, savedRecord{def: l.saved(), key: key, lineage: lineage, exact: exact, level: bucket.LevelOf(bound(l.params.Tokens(tat, now)))})
 		})
 		return true
 	})
+}
+
+func (e *Engine) saveSoloKey(s *saved, l *Limit, p *purse, exact bool, now int64) {
+	if exact { // a take that began before the end must not spend what is written here
+		l.settleSolo(p, p.credit.drain(creditBusy), now)
+		p.moment.Store(0)
+	} else {
+		l.settleSolo(p, p.credit.load(), now)
+	}
+	tat := p.state.Load()
+	if l.params.IsFull(tat, now) {
+		return
+	}
+	key := l.keys.Key(p)
+	lineage := e.parts[e.partOf(e.hash(l, key))].lineage
+	if lineage == 0 {
+		lineage = e.inc
+	}
+	s.records = append(s.records, savedRecord{def: l.saved(), key: key, lineage: lineage, exact: exact, level: bucket.LevelOf(bound(l.params.Tokens(tat, now)))})
 }

@@ -82,16 +82,21 @@ func (e *Engine) Stats() Stats {
 		s.AskLatency.Counts = append(s.AskLatency.Counts, n)
 		s.AskLatency.Count += n
 	}
-	for more := true; more; {
-		e.mu.Lock()
-		more = e.settleSpent(e.now(), soloStep)
-		e.unlock()
-	}
 	e.mu.Lock()
+	for rounds := 0; rounds < 2; { // the first may have been under way
+		if !e.settleSpent(e.now(), soloStep) {
+			rounds++
+		}
+		e.breathe()
+	}
+	for _, a := range e.hot {
+		a.settleSpent() // it is not marked
+	}
 	s.InFlight, s.Accounts, s.Active, s.Ledgers = len(e.asks), e.accounts.n+e.nsolo, len(e.active), e.nledgers+e.nsolo
 	onCredit := map[*Limit]uint64{}
 	e.limits.Range(func(_ string, l *Limit) bool {
-		l.onCredit = max(l.onCredit, uint64(max(0, l.spent-l.bulkTokens.Value()+l.bulk.Value()))) // a take may be between the two
+		n := l.bulk.Value() // before their tokens: see several
+		l.onCredit = max(l.onCredit, uint64(max(0, l.spent+n-l.bulkTokens.Value())))
 		onCredit[l] = l.onCredit
 		return true
 	})

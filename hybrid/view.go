@@ -82,7 +82,7 @@ func (e *Engine) ownerOf(part int) *peer { return e.lend[part].owner }
 
 // SetView takes in a change of membership. The ring must be the same on every node with the same members.
 func (e *Engine) SetView(now int64, v View) {
-	e.endSolo(now, len(v.Alive)+len(v.Lost) > 1)
+	e.endSolo(now)
 	e.mu.Lock()
 	e.setView(now, v)
 	e.unlock()

@@ -28,6 +28,7 @@ type arena struct {
 	header int            // words before the key
 	bases  unsafe.Pointer // of memory.bases: loaded and stored atomically, so that a look-up need not go by memory
 	memory atomic.Pointer[memory]
+	places atomic.Int64     // records, with those that are free
 	free   map[int][]uint32 // by words; under the table's lock
 }
 
@@ -79,6 +80,7 @@ func (a *arena) alloc(key string) uint32 {
 	ref := uint32(len(a.chunks())-1)<<chunkBits | uint32(word)
 	atomic.StoreUint64(&c.words[word+a.header-1], uint64(ref)<<32|uint64(len(key))) // how long it is, for who walks over it
 	c.used.Add(int32(n))
+	a.places.Add(1)
 	return ref
 }
 
@@ -249,8 +251,11 @@ func (t *Table[T]) Marked(n int, f func(*T)) (more bool) {
 	return false
 }
 
-// Walk calls f for n records, in the order of their places, from where it ended last; it begins anew at the end. It returns how many there were before the end:
-// fewer than n once it came by all. One caller at a time; f may call anything but Walk.
+// Places is how many records there are or were: each is a place for a key, and may have none now.
+func (t *Table[T]) Places() int { return int(t.places.Load()) }
+
+// Walk looks at n places in their order, from where it ended last, and calls f for the records there; it begins anew at the end. It returns how many places there
+// were before the end: fewer than n once it came by all. One caller at a time; f may call anything but Walk.
 func (t *Table[T]) Walk(n int, f func(*T)) (seen int) {
 	chunks := t.chunks()
 	for ; t.walked.chunk < len(chunks); t.walked = (place{t.walked.chunk + 1, 0}) {
@@ -264,8 +269,7 @@ func (t *Table[T]) Walk(n int, f func(*T)) (seen int) {
 			var r *T
 			m := metaOf(p, unsafe.Sizeof(*r)).Load()
 			t.walked.word += t.header + keyWords(int(m&length))
-			if m&live != 0 {
-				seen++
+			if seen++; m&live != 0 {
 				f((*T)(p))
 			}
 		}

@@ -97,7 +97,7 @@ func (t *Table[T]) Find(key string) (r *T, last uint64) {
 }
 
 // Add returns the record of a key. If there is none it makes one: init sets it up before anybody else can see it, and added is true. What it finds in it
-// is what Free left, or zero. r is nil if the table cannot take more keys: beyond 32 GiB, or a key of 2 GiB.
+// is what Free left, or zero. r is nil if the table cannot take more keys: beyond 32 GiB, or a key that is longer than a chunk (256 KiB).
 func (t *Table[T]) Add(key string, init func(r *T)) (r *T, added bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

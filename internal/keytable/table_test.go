@@ -153,8 +153,15 @@ func TestWalk(t *testing.T) {
 		if r.id.Load()%3 == 0 {
 			t.Errorf("%d was deleted", r.id.Load())
 		}
-	}); got != table.Len() {
-		t.Errorf("%d were seen in the second round, want %d", got, table.Len())
+	}); got != table.Places() || got != 10_000 {
+		t.Errorf("there were %d places in the second round, want %d", got, table.Places())
+	}
+	if table.Walk(10, func(*counter) {}); table.Len() != 6666 {
+		t.Errorf("%d are left", table.Len())
+	}
+	table.All(func(r *counter) { table.Delete(r) })
+	if got := table.Walk(10, func(*counter) { t.Error("nobody is left") }); got != 10 {
+		t.Errorf("it went by %d places that are empty, and was to look at 10", got)
 	}
 }
 
