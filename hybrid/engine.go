@@ -132,12 +132,11 @@ type Engine struct {
 	gen          uint64
 	byGen        map[uint64]*account
 	accounts     accountTable
-	hot          []*account         // whose credit is divided
-	solo         bool               // nobody else is there: see solo.go
-	nsolo        int                // keys that are solo
-	unfolded     map[ledgerKey]bool // while a snapshot is made: solo keys that became ledgers
-	scratch      []byte             // for a key
-	gone         [3][]gonePurse     // dropped in this tick, and in the two before
+	hot          []*account     // whose credit is divided
+	solo         bool           // nobody else is there: see solo.go
+	nsolo        int            // keys that are solo
+	scratch      []byte         // for a key
+	gone         [3][]gonePurse // dropped in this tick, and in the two before
 	active       []*account
 	asks         []*account // with an ask in flight
 	pollAt       int64      // when Poll is to be called next; 0: not before there is a new ask

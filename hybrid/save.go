@@ -76,7 +76,6 @@ func (e *Engine) Snapshot(now int64, wall time.Time) []byte {
 		e.mu.Unlock()
 	}
 	e.mu.Lock()
-	e.unfolded = nil
 	e.saveTransfers(s, exact)
 	e.saveKept(s, exact, now)
 	e.mu.Unlock()
@@ -109,10 +108,7 @@ func (e *Engine) savePartition(s *saved, p *partition, exact bool, now int64) {
 	if lineage == 0 {
 		lineage = e.inc
 	}
-	for k, x := range p.ledgers {
-		if e.unfolded[k] {
-			continue // it is among the solo keys
-		}
+	for _, x := range p.ledgers {
 		p.refill(x, now)
 		level := e.own(x, p.level(x, now))
 		if x.m == nil && level >= x.cap && x.cap >= float64(x.limit.spec.Burst) {

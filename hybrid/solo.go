@@ -175,9 +175,6 @@ func (e *Engine) unfold(l *Limit, p *purse, now int64) {
 	if !q.owned {
 		return
 	}
-	if e.unfolded != nil {
-		e.unfolded[ledgerKey{l, key}] = true
-	}
 	// It is what it would have become as a ledger: not in bookkeeping of shares, since all of them were here all the time.
 	x := &ledger{limit: l, key: key, hash: hash, pool: l.params.Tokens(tat, now), cap: float64(l.spec.Burst), at: now, era: q.era().id, granted: true}
 	q.ledgers[ledgerKey{l, key}] = x
@@ -349,11 +346,11 @@ func (e *Engine) makeRoom(l *Limit, now int64, budget int) {
 	})
 }
 
-// saveSolo adds the solo keys to a snapshot. What is unfolded while it goes on is in it already.
+// saveSolo adds the solo keys to a snapshot. One that is unfolded while it goes on may be in it twice, and the
+// lower one counts: see Engine.keep.
 func (e *Engine) saveSolo(s *saved, exact bool, now int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.unfolded = map[ledgerKey]bool{}
 	n := 0
 	e.limits.Range(func(_ string, l *Limit) bool {
 		l.keys.All(func(p *purse) {
