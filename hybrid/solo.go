@@ -107,7 +107,11 @@ func (l *Limit) settleSolo(p *purse, has, now int64) (used int64) {
 		return 0
 	}
 	p.moment.Store(has)
-	p.state.Store(l.params.Used(p.state.Load(), now, used))
+	tat := p.state.Load()
+	if l.params.IsFull(tat, now) {
+		now = max(now, l.e.now()) // the caller's may be from before it waited for the lock: what was spent since must not refill from then on
+	}
+	p.state.Store(l.params.Used(tat, now, used))
 	l.root.spent += used
 	if n := l.top.used.Sample(used); n > 0 {
 		l.e.scratch = l.keys.AppendKey(l.e.scratch[:0], p)
@@ -127,7 +131,7 @@ func (l *Limit) refuseSolo(s *Spec, p *purse, found uint64, cost, now int64) (d 
 	tat, seen := p.state.Load(), p.moment.Load()
 	w := p.credit.word.Load()
 	used := seen - int64(w)>>creditShift
-	if (w^found)&versions != 0 || w&creditSolo == 0 || w&creditBusy != 0 || used < 0 || p.state.Load() != tat {
+	if (w^found)&versions != 0 || w&creditSolo == 0 || w&creditBusy != 0 || used < 0 || p.state.Load() != tat || p.moment.Load() != seen {
 		return d, false
 	}
 	tat = params.Used(tat, now, used)

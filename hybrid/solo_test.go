@@ -281,7 +281,7 @@ func TestSoloRedefined(t *testing.T) {
 	}
 }
 
-// TestSoloIsSaved: a snapshot has what was used of solo keys, and one whose key is unfolded meanwhile has it once.
+// TestSoloIsSaved: a snapshot has what was used of solo keys, and of one that was unfolded before.
 func TestSoloIsSaved(t *testing.T) {
 	spec := Spec{Name: "api", Rate: bucket.Per(1, time.Hour), Burst: 100}
 	b := newBare(t, 1, spec, 0)
