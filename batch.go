@@ -43,8 +43,9 @@ func (n *Node) Batch(ctx context.Context, reqs []Request) []Decision {
 	return ds
 }
 
-// AppendBatch is Batch for those who have handles and memory: it appends the decisions, in the order of the asks, and allocates nothing where
-// no owner has to be waited for.
+// AppendBatch is Batch for those who have handles and memory: it appends the decisions to ds, in the order of the asks, and allocates nothing
+// for keys that are known where ds has room, no owner has to be waited for and no limit has a Parent. A plan is asked for by its own handle: see
+// Limiter.Plan.
 func (n *Node) AppendBatch(ctx context.Context, ds []Decision, asks []Ask) []Decision {
 	var waits []begun
 	for i := range asks {

@@ -18,7 +18,7 @@
 //
 // Who would rather wait than be denied calls [Limiter.Wait]. Where the cost of a request is known only when it is over, [Limiter.Reserve]
 // takes an estimate and settles the difference. [Limit.Costs] names what routes cost. [Node.Publish] defines
-// a limit on all nodes. [Node.Top] says which keys use most and which are
+// a limit on all nodes. [Limiter.TakeBytes] with [AppendKey], [Node.AppendBatch] and [Limiter.Terms] are for who counts allocations. [Node.Top] says which keys use most and which are
 // refused most in the whole cluster; [Node.AskAll] puts questions of your own to all members. [Node.SetLimits] replaces all limits of a
 // program at once.
 //

@@ -21,7 +21,8 @@ func Key(parts ...string) string {
 	return string(AppendKey(make([]byte, 0, n), parts...))
 }
 
-// AppendKey appends what Key makes of the parts to b, for TakeBytes: with a buffer that is used again no key costs an allocation.
+// AppendKey appends what Key makes of the parts to b, for TakeBytes: with a buffer that is used again, as b[:0], it allocates nothing.
+// The key is what is appended: where b is not empty, only that is for TakeBytes.
 func AppendKey(b []byte, parts ...string) []byte {
 	if len(parts) == 1 && !strings.HasPrefix(parts[0], "\x00") {
 		return append(b, parts[0]...)

@@ -82,8 +82,9 @@ const (
 	SourceAllow = hybrid.SourceAllow // the owner is silent, fallback allow
 )
 
-// Decision is the answer to one request: OK; Remaining tokens; RetryAfter (Never: no wait helps) and ResetAfter; Source and Mode; AsOf, when the
-// state it rests on was known; MaxExcess in tokens; DryRun; Err. For the fields: go doc github.com/jatah-io/jatah/hybrid.Decision
+// Decision is the answer to one request: OK; Remaining tokens; RetryAfter (Never: no wait helps) and ResetAfter; Source and Mode; MaxExcess in
+// tokens; Delay, of a queue; DryRun; Err; and by the method AsOf, when the state it rests on was known. For the fields and methods: go doc
+// github.com/jatah-io/jatah/hybrid.Decision
 type Decision = hybrid.Decision
 
 // The algorithms of a limit: how time gives tokens back. See docs/choosing.md for which one suits what.

@@ -24,8 +24,8 @@ type termsCache struct {
 	others sync.Map              // of *hybrid.Limit to *Terms: of plans and overrides, which keep their place when they are changed
 }
 
-// Terms are those of For, without a copy. As long as nothing is defined anew, keys with the same plan get the same pointer: what is made of
-// the terms can be remembered by it.
+// Terms are what For tells, without a copy. As long as nothing is defined anew, one handle gives the same pointer for all keys with the same
+// plan: what is made of the terms can be remembered by it. Handles of different plans give different ones.
 func (l *Limiter) Terms(key string) *Terms {
 	h := l.l.For(key)
 	if h == l.l {

@@ -25,7 +25,7 @@
 // Algorithm. [MeterTable] is many keys, as Table is. What these guarantee is
 // said with them.
 //
-// The limits of nodes (package jatah) use only token_bucket so far.
+// The limits of nodes (package jatah) have any of them.
 //
 // # Guarantees
 //

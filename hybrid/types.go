@@ -147,7 +147,7 @@ type Decision struct {
 	asOf int64 // Unix time, ns; 0: see AsOf
 }
 
-// AsOf is when the state that the decision rests on was known here; zero: at the time of the decision.
+// AsOf is when the state that the decision rests on was known here; the zero time: at the time of the decision, as on a node alone.
 func (d *Decision) AsOf() time.Time {
 	if d.asOf == 0 {
 		return time.Time{}
