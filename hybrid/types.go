@@ -148,7 +148,7 @@ type Decision struct {
 }
 
 // AsOf is when the state that the decision rests on was known here; the zero time: at the time of the decision, as on a node alone.
-func (d *Decision) AsOf() time.Time {
+func (d Decision) AsOf() time.Time {
 	if d.asOf == 0 {
 		return time.Time{}
 	}
