@@ -41,6 +41,11 @@ func TestLongestNamesAndKeys(t *testing.T) {
 					}
 				}
 				left(70, 70)
+				for _, h := range b.up() {
+					if s := h.node().Stats(); s.Dropped["unsent"]+s.Dropped["malformed"]+s.Overflows > 0 {
+						t.Errorf("%s: %v, %d overflows", h.name, s.Dropped, s.Overflows)
+					}
+				}
 				b.hosts[2].leave()
 				b.together(20*time.Second, 2)
 				time.Sleep(3 * time.Second)
@@ -49,11 +54,6 @@ func TestLongestNamesAndKeys(t *testing.T) {
 				b.within(40*time.Second, "the last one has all shares", func() bool { i := b.hosts[0].node().Info(); return i.K == 1 && i.Ready })
 				time.Sleep(3 * time.Second)
 				left(35, 70) // the share of who crashed came back without what its owner had of it
-				for _, h := range b.up() {
-					if s := h.node().Stats(); s.Dropped["unsent"]+s.Dropped["malformed"]+s.Overflows > 0 {
-						t.Errorf("%s: %v, %d overflows", h.name, s.Dropped, s.Overflows)
-					}
-				}
 			})
 		})
 	}
