@@ -17,6 +17,14 @@ type counter struct {
 	word atomic.Uint64
 }
 
+// some is n, or a part of it in a short run, as under the race detector: most tests here have one goroutine.
+func some(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
 func newRand(t *testing.T) *rand.Rand {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -39,7 +47,7 @@ func TestTwin(t *testing.T) {
 	table, twin := New[counter](), map[string]uint64{}
 	var deleted []*counter
 	next := uint64(1)
-	for range 300_000 {
+	for range some(300_000) {
 		key := randomKey(rng)
 		switch rng.IntN(8) {
 		case 0, 1, 2, 3:
@@ -87,7 +95,7 @@ func TestTwin(t *testing.T) {
 // TestGrows adds so many that the directory doubles often, and takes all away again.
 func TestGrows(t *testing.T) {
 	table := New[counter]()
-	const n = 200_000
+	n := some(200_000)
 	for i := range n {
 		table.Add(fmt.Sprint("key:", i), func(r *counter) { r.id.Store(uint64(i)) })
 	}
