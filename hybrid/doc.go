@@ -8,6 +8,7 @@
 //   - loan: a share lent to an owner. It runs out unless it is renewed.
 //   - account: the lender's side of one key. ledger: the owner's side. pool: the tokens that a ledger can grant.
 //   - credit: tokens granted to a node. report, grant, ask: what the two sides say to each other.
+//   - purse: where the credit of a key lies, a record without pointers. solo: a key that has nothing but its purse.
 //   - hold: credit that a take-all has set aside until all of its keys have answered.
 //   - generation: a span in which the counters of an account and its entry in the ledger belong together.
 //   - permit: what is held of a limit that counts what is held at once.
@@ -17,10 +18,11 @@
 //
 // The core has no I/O: Tick, Poll, Receive, ReceiveTransfer and SetView take the time and messages in, and messages leave
 // through a [Network] once the engine's lock is released. So a whole cluster can be replayed from a seed. A take on credit
-// goes round all this: it is a look-up and one compare-and-swap on account.credit.
+// goes round all this: it is a look-up and one compare-and-swap on the key's purse.
 //
-// Files, in the order of a request: limit.go and plan.go (the handle), takeall.go, hold.go and parent.go (several keys at once), decide.go (no
-// credit: what now), ask.go (waiting for the owner), account.go, ledger.go and meter.go (the two sides), partition.go (which shares the owner
+// Files, in the order of a request: limit.go and plan.go (the handle), purse.go (a take on credit), hot.go (a key that many processors hit), solo.go (keys of a node
+// that is the only member), takeall.go, hold.go and parent.go (several keys at once), decide.go (no
+// credit: what now), ask.go (waiting for the owner), account.go, accounts.go, ledger.go and meter.go (the two sides), partition.go (which shares the owner
 // holds), lend.go (to whom this node lends), fallback.go (the owner is silent), local.go (who decides alone), tick.go, receive.go, view.go
 // (membership and K), handoff.go and standby.go (changes of owner), began.go (a cluster that starts), save.go and restore.go (a stop of
 // the whole cluster), held.go (what differs for permits), permit.go and forward.go (the permits themselves), top.go (who uses most), message.go, decode.go and wire.go
