@@ -290,6 +290,9 @@ func (e *Engine) refusing(p *partition, x *ledger, n *entry, m *report, now int6
 	} else if rate := x.limit.perNs * p.era().fraction; rate > 0 {
 		n.quietUntil += int64(min(max(0, float64(n.refused)-p.level(x, now))/rate, float64(time.Hour)))
 	}
+	if x.limit.spec.Mode == Hybrid {
+		e.recallLater(p, x, now)
+	}
 	if demand > x.limit.perNs*p.era().fraction {
 		return grantContended | grantRefused
 	}
@@ -326,6 +329,54 @@ func (e *Engine) recall(p *partition, x *ledger, asker *entry, now int64) bool {
 		x.recallUntil = now + recallWait
 	}
 	return any
+}
+
+// lateRecall is a key of which somebody was refused while others held credit that they had just used. Whether they go on using it shows later.
+type lateRecall struct {
+	p     *partition
+	x     *ledger
+	at    int64 // when to look
+	looks int   // that are left
+}
+
+// A lender's demand is believed for two and a half ticks after its last report, so by then it shows.
+const (
+	lateRecallTicks = 3
+	lateRecallLooks = 4
+)
+
+// recallLater has credit called back once it turns out to be idle. What is in the pool at that moment those who were refused are told.
+func (e *Engine) recallLater(p *partition, x *ledger, now int64) {
+	if x.recalling != nil {
+		x.recalling.looks = lateRecallLooks
+		return
+	}
+	if x.outstanding() < 1 {
+		return
+	}
+	x.recalling = &lateRecall{p, x, now + lateRecallTicks*e.tick, lateRecallLooks}
+	e.recalling = append(e.recalling, x.recalling)
+}
+
+// recallIdle does what recallLater put off.
+func (e *Engine) recallIdle(now int64) {
+	keep := e.recalling[:0]
+	for _, r := range e.recalling {
+		if !r.p.has(r.x) || r.looks == 0 || !r.x.refuses(nil, now) {
+			r.x.recalling = nil
+			continue
+		}
+		keep = append(keep, r)
+		if now >= r.at {
+			r.at = now + lateRecallTicks*e.tick
+			r.looks--
+			e.settleShares(r.p, now)
+			r.p.refill(r.x, now)
+			e.recall(r.p, r.x, nil, now)
+		}
+	}
+	clear(e.recalling[len(keep):])
+	e.recalling = keep
 }
 
 func (e *Engine) hash(l *Limit, key string) uint64 { return e.ringHash(l.def.Load().Name, key) }

@@ -144,6 +144,7 @@ type Engine struct {
 	pcursor      int        // of the sweep of ledgers
 	nledgers     int
 	telling      []*tell
+	recalling    []*lateRecall
 	unlent       bits // partitions whose owner does not know yet what permits this node holds
 	permitLimits int  // how many limits count permits
 	handing      []*handing

@@ -44,6 +44,7 @@ type ledger struct {
 	heirDue     bool  // changed since it was sent to the heir
 	heirMissing bool  // the heir has never confirmed it
 	telling     *tell // on the list of ledgers that have news for nodes they refused
+	recalling   *lateRecall
 }
 
 // entry is what one lender was granted, consumed, returned and refunded in one generation.

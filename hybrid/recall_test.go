@@ -38,6 +38,39 @@ func TestIdleCreditIsCalledBack(t *testing.T) {
 	}
 }
 
+// TestCreditThatFallsIdleIsCalledBackForWhoWasRefused: a node is refused while others have just used the key and hold more of it. They use no
+// more; so within a second it hears that there is enough, long before the key would have refilled.
+func TestCreditThatFallsIdleIsCalledBackForWhoWasRefused(t *testing.T) {
+	for last := range 3 {
+		t.Run(fmt.Sprintf("node %d", last), func(t *testing.T) {
+			w := quiet(t, 3, 0, testSpec(1, 40)) // 1/s
+			k := w.keys[0]
+			one := w.nodes[last]
+			for range 12 {
+				for _, n := range w.nodes {
+					if n != one {
+						n.ask(k, 1)
+					}
+				}
+				w.sleep(10 * ms)
+			}
+			const cost = 40 - 24 - 1 // all that is left, nearly
+			free, out := w.balance(k)
+			if one.ask(k, cost).OK {
+				t.Fatalf("%.1f in the pool and %.0f out: a cost of %d passed at once, so the test shows nothing", free, out, cost)
+			}
+			w.sleep(sec)
+			if d := one.ask(k, cost); !d.OK {
+				free, out = w.balance(k)
+				t.Errorf("a cost of %d is refused a second later (%.1f in the pool, %.0f out): %+v", cost, free, out, d)
+			}
+			if x := w.worst(); x > 1e-6 {
+				t.Errorf("excess %.3f", x)
+			}
+		})
+	}
+}
+
 // TestAllCreditComesBackWhenQuiet: a few seconds after the last request nothing is outstanding anywhere, no account has
 // anything to say, and whatever is within the limit passes, at once and through any node.
 func TestAllCreditComesBackWhenQuiet(t *testing.T) {

@@ -25,6 +25,7 @@ func (e *Engine) doTick(now, late int64) {
 	e.coolHot()
 	e.tickAccounts(now)
 	e.unlent = e.unconfirmedParts()
+	e.recallIdle(now)
 	e.tellRefused(now)
 	e.tickStandby(now)
 	e.tickKept(now)
@@ -195,7 +196,7 @@ func (e *Engine) awake(now int64) {
 		}
 	}
 	e.nledgers = 0
-	e.telling = nil
+	e.telling, e.recalling = nil, nil
 	e.handing = nil
 	for _, p := range e.peers {
 		p.stamp, p.echoed, p.heardAt, p.loanAt = stamp{}, 0, now, 0
@@ -304,7 +305,7 @@ func (e *Engine) sweepLedgers(now int64, budget int) {
 			}
 			p.refill(x, now)
 			// A straggler must not find a ledger that has forgotten what it says: it would be charged again.
-			if p.isFull(x, now) && p.baseIsFull(x, now) && !x.heirDue && x.telling == nil && x.quietSince() < now-10*e.tick {
+			if p.isFull(x, now) && p.baseIsFull(x, now) && !x.heirDue && x.telling == nil && x.recalling == nil && x.quietSince() < now-10*e.tick {
 				delete(p.ledgers, k)
 				if x.heirMissing {
 					p.missing--
