@@ -166,7 +166,7 @@ func (w *walker) section(n ast.Node, path string) {
 	for _, e := range w.entries(n, path) {
 		full := under(path, e.key)
 		switch {
-		case full == "cluster":
+		case full == "cluster", full == tlsPath:
 			w.section(e.value, full)
 		case full == edgePath:
 			w.section(e.value, full)
@@ -214,7 +214,7 @@ func sectionNames(path string) []string {
 		}
 	}
 	if path == "" {
-		names = append(names, "cluster", limitsPath, edgePath)
+		names = append(names, "cluster", tlsPath, limitsPath, edgePath)
 	}
 	if path == edgePath {
 		names = append(names, "answer", "rules")
