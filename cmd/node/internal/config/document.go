@@ -248,6 +248,9 @@ func (w *walker) values(e entry, path string, k kind, want string) ([]string, bo
 		w.problem(e.value, path, "needs %s; this is not a text: put it in quotes", want) // the value is nobody's business
 		return nil, false
 	}
+	if value, ok := scalar(e.value, word); ok && path == minVersionPath { // a number, which some write as a text
+		return []string{value}, true
+	}
 	return w.reader().Values(valueOf(e.value), path, k, want)
 }
 

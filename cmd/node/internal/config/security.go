@@ -1,11 +1,13 @@
 package config
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,10 +20,14 @@ const (
 	keyPath        = "tls.key_file"
 	clientCAPath   = "tls.client_ca_file"
 	clientAuthPath = "tls.client_auth"
+	minVersionPath = "tls.min_version"
 	tokensFilePath = "tokens_file"
 
 	maxConnections = 1_000_000
 )
+
+// RequireCertificate is the ClientAuth of `require`.
+const RequireCertificate = tls.RequireAndVerifyClientCert
 
 // TLS is the section of that name. It may be copied; slices and pools are shared.
 type TLS struct {
@@ -53,7 +59,7 @@ var securityFields = []*field{
 	{keyPath, "tls-key", text, "the name of a file with the key of that certificate, in PEM", setText(func(c *Config) *string { return &c.tls().KeyFile })},
 	{clientCAPath, "tls-client-ca", text, "the name of a file with the authorities that sign certificates of clients, in PEM", setText(func(c *Config) *string { return &c.tls().ClientCAFile })},
 	{clientAuthPath, "tls-client-auth", word, "require or request", setClientAuth},
-	{"tls.min_version", "tls-min-version", number, "1.2 or 1.3", setMinVersion},
+	{minVersionPath, "tls-min-version", number, "1.2 or 1.3", setMinVersion},
 }
 
 func setConnections(at func(*Config) *int) func(*Config, []string) error {
@@ -70,7 +76,7 @@ func setConnections(at func(*Config) *int) func(*Config, []string) error {
 func setClientAuth(c *Config, v []string) error {
 	switch v[0] {
 	case "require":
-		c.tls().ClientAuth = tls.RequireAndVerifyClientCert
+		c.tls().ClientAuth = RequireCertificate
 	case "request":
 		c.tls().ClientAuth = tls.VerifyClientCertIfGiven
 	default:
@@ -130,7 +136,7 @@ func (l *loader) checkTLS() {
 	case t.ClientAuth != 0 && t.ClientCAFile == "":
 		l.problem(l.at[clientAuthPath], clientAuthPath, "needs %s, the authorities that sign certificates of clients", clientCAPath)
 	case t.ClientCAFile != "" && t.ClientAuth == 0:
-		t.ClientAuth = tls.RequireAndVerifyClientCert
+		t.ClientAuth = RequireCertificate
 	}
 }
 
@@ -223,4 +229,11 @@ func readCAs(data []byte) (pool *x509.CertPool, until time.Time, err error) {
 // Access is who may call what.
 func (c *Config) Access() httpapi.Access {
 	return httpapi.Access{Tokens: c.Tokens, InsecureAdmin: c.InsecureAdmin}
+}
+
+// Same says that both show the same certificate and take the same ones.
+func (t *TLS) Same(o *TLS) bool {
+	return t.ClientAuth == o.ClientAuth && t.MinVersion == o.MinVersion &&
+		slices.EqualFunc(t.Certificate.Certificate, o.Certificate.Certificate, bytes.Equal) &&
+		(t.ClientCAs == nil) == (o.ClientCAs == nil) && (t.ClientCAs == nil || t.ClientCAs.Equal(o.ClientCAs))
 }

@@ -61,7 +61,7 @@ func TestCertificatesAndTokensAreReadFromFilesBesideTheConfiguration(t *testing.
 	cert, key := pair(t, until)
 	other, _ := pair(t, until.Add(-time.Hour))
 	dir := inDir(t, map[string]string{"c.pem": cert, "k.pem": key, "ca.pem": cert + other, "tokens": goodTokens,
-		"jatah.yaml": "tls: {cert_file: c.pem, key_file: k.pem, client_ca_file: ca.pem, min_version: 1.3}\ntokens_file: tokens\nmax_connections: 7\n"})
+		"jatah.yaml": "tls: {cert_file: c.pem, key_file: k.pem, client_ca_file: ca.pem, min_version: \"1.3\"}\ntokens_file: tokens\nmax_connections: 7\n"})
 	cfg, err := Load(filepath.Join(dir, "jatah.yaml"), nil, nil)
 	if err != nil {
 		t.Fatal(err)
