@@ -149,7 +149,9 @@ func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, lo
 	if certs != nil {
 		collectors = append(collectors, certs)
 		reload.parts = append(reload.parts, certs.prepare)
-		go certs.run(ctx)
+		reminding, stop := context.WithCancel(ctx)
+		defer stop()
+		go certs.run(reminding)
 	}
 	api = httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version, collectors...), Logger: log, LogRefusals: cfg.LogRefusals, Access: cfg.Access()})
 	rules := edgePart{api: api, node: node, log: log, logRefusals: cfg.LogRefusals}
