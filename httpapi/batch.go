@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"strconv"
 
@@ -35,7 +36,7 @@ func (h *Handler) answerBatch(r *http.Request, s *scratch) (p *problem) {
 	if s.in, p = readBody(r, s.in); p != nil {
 		return p
 	}
-	if p = h.readTakes(s); p != nil {
+	if p = h.readTakes(r.Context(), s); p != nil {
 		return p
 	}
 	defer s.forget()
@@ -85,7 +86,7 @@ type item struct {
 }
 
 // readTakes reads {"takes":[...]} from s.in into s.items, with the limit of each. The problem is that of the whole body.
-func (h *Handler) readTakes(s *scratch) *problem {
+func (h *Handler) readTakes(ctx context.Context, s *scratch) *problem {
 	items, ok := takesIn(s.in, s.items[:0], h.cfg.MaxBatch)
 	if !ok {
 		clear(items)
@@ -108,7 +109,7 @@ func (h *Handler) readTakes(s *scratch) *problem {
 		}
 		if last != nil && it.likely(last) {
 			it.limiter = last.limiter
-		} else if it.limiter, it.bad = h.limiterOf(&it.take); it.bad != nil {
+		} else if it.limiter, it.bad = h.limiterOf(ctx, &it.take); it.bad != nil {
 			continue
 		}
 		if terms := it.limiter.Terms(it.key); last != nil && last.face.Terms == terms {

@@ -63,7 +63,7 @@ func (h *Handler) decide(ctx context.Context, op operation, s *scratch, deny int
 	if p != nil {
 		return a, p
 	}
-	limiter, p := h.limiterOf(&t)
+	limiter, p := h.limiterOf(ctx, &t)
 	if p != nil {
 		return a, p
 	}
@@ -104,6 +104,9 @@ func deniedAs(deny int, ds ...*jatah.Decision) int {
 func (h *Handler) decideOnce(r *http.Request, key string, decide decider, s *scratch, deny int) (answer, *problem) {
 	// The path is part of the key, so that a take and the charge after it may share a request's id.
 	key = r.URL.Path + " " + key
+	if token := scopeOf(r.Context()); token != nil { // nor may it get the answer to one that it could not send
+		key = token.Name + " " + key
+	}
 	print := h.fingerprint(r.URL.RawQuery, s.in)
 	for {
 		e, role := h.repeats.begin(time.Since(h.start), key, print)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -153,7 +154,10 @@ func (s *scanner) plan(t *take) (p *problem) {
 }
 
 // limiterOf finds the limit of a take under its plan, and the cost of its route.
-func (h *Handler) limiterOf(t *take) (*jatah.Limiter, *problem) {
+func (h *Handler) limiterOf(ctx context.Context, t *take) (*jatah.Limiter, *problem) {
+	if p := h.outOfScope(ctx, t.limit); p != nil {
+		return nil, p
+	}
 	l, ok := h.node.Lookup(string(t.limit))
 	if !ok {
 		return nil, h.unknownLimit(string(t.limit))

@@ -45,6 +45,9 @@ type Config struct {
 	// lifts what they paused. Forward auth does not ask them; its edge is set with [Handler.SetEdge]. Many goroutines call it at once. Nil: none.
 	Edges func() []*edge.Edge
 
+	// Access says who may call what; see [Handler.SetAccess]. Without tokens admin calls are answered on this machine only.
+	Access Access
+
 	// Logger gets the few things worth a line; requests are not logged. Nil: slog.Default.
 	Logger *slog.Logger
 	// LogRefusals logs who is refused: for each limit at most one line a second, which says how many more there were.
@@ -66,6 +69,7 @@ type Handler struct {
 	faces   fields.Kept[face]
 	take    http.HandlerFunc
 	strange occasion // of peers that ask by forward auth and are not trusted
+	gate    gatekeeper
 }
 
 // scratch is the memory of one request, reused by others once it was answered.
@@ -118,6 +122,8 @@ func New(node *jatah.Node, cfg Config) *Handler {
 	if cfg.LogRefusals {
 		h.refused = refusals.New(cfg.Logger, 0)
 	}
+	h.gate.log = cfg.Logger
+	h.SetAccess(cfg.Access)
 	h.scratch.New = func() any { return new(scratch) }
 	h.take = h.decision((*jatah.Limiter).Take)
 	h.register()
@@ -133,11 +139,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/v1/take":
 			r.Pattern = "POST /v1/take"
-			h.take(w, r)
+			if r, ok := h.admit(w, r, RoleTake); ok {
+				h.take(w, r)
+			}
 			return
 		case "/v1/batch":
 			r.Pattern = "POST /v1/batch"
-			h.batch(w, r)
+			if r, ok := h.admit(w, r, RoleTake); ok {
+				h.batch(w, r)
+			}
 			return
 		}
 	}
@@ -146,35 +156,40 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 type route struct {
 	method, path string
+	needs        Role // of the caller; 0: open to everybody
 	serve        http.HandlerFunc
 }
 
+// open is what needs no token: it tells no more than that the node is there and may get requests.
+const open Role = 0
+
+// routes are all calls but forward auth, which has any method and needs RoleTake.
 func (h *Handler) routes() []route {
 	all := []route{
-		{"POST", "/v1/take", h.take},
-		{"POST", "/v1/refund", h.decision((*jatah.Limiter).Refund)},
-		{"POST", "/v1/charge", h.decision((*jatah.Limiter).Charge)},
-		{"POST", "/v1/take-all", h.answering(h.decideAll)},
-		{"POST", "/v1/acquire", h.acquire},
-		{"POST", "/v1/release", h.release},
-		{"POST", "/v1/batch", h.batch},
-		{"GET", "/v1/peek", h.peek},
-		{"DELETE", "/v1/keys", h.resetKey},
-		{"GET", "/v1/limits", h.listLimits},
-		{"GET", "/v1/limits/{name...}", h.getLimit}, // a name may have slashes
-		{"PUT", "/v1/limits/{name...}", h.putLimit},
-		{"DELETE", "/v1/limits/{name...}", h.deleteLimit},
-		{"GET", "/v1/cluster", h.cluster},
-		{"GET", "/v1/top", h.top},
-		{"POST", "/v1/forget", h.forget},
-		{"GET", "/v1/edge", h.edgeStats},
-		{"GET", "/v1/penalties", h.listPenalties},
-		{"DELETE", "/v1/penalties", h.liftPenalty},
-		{"GET", "/healthz", h.healthy},
-		{"GET", "/readyz", h.ready},
+		{"POST", "/v1/take", RoleTake, h.take},
+		{"POST", "/v1/refund", RoleTake, h.decision((*jatah.Limiter).Refund)},
+		{"POST", "/v1/charge", RoleTake, h.decision((*jatah.Limiter).Charge)},
+		{"POST", "/v1/take-all", RoleTake, h.answering(h.decideAll)},
+		{"POST", "/v1/acquire", RoleTake, h.acquire},
+		{"POST", "/v1/release", RoleTake, h.release},
+		{"POST", "/v1/batch", RoleTake, h.batch},
+		{"GET", "/v1/peek", RoleRead, h.peek},
+		{"DELETE", "/v1/keys", RoleAdmin, h.resetKey},
+		{"GET", "/v1/limits", RoleRead, h.listLimits},
+		{"GET", "/v1/limits/{name...}", RoleRead, h.getLimit}, // a name may have slashes
+		{"PUT", "/v1/limits/{name...}", RoleAdmin, h.putLimit},
+		{"DELETE", "/v1/limits/{name...}", RoleAdmin, h.deleteLimit},
+		{"GET", "/v1/cluster", RoleRead, h.cluster},
+		{"GET", "/v1/top", RoleRead, h.top},
+		{"POST", "/v1/forget", RoleAdmin, h.forget},
+		{"GET", "/v1/edge", RoleRead, h.edgeStats},
+		{"GET", "/v1/penalties", RoleRead, h.listPenalties},
+		{"DELETE", "/v1/penalties", RoleAdmin, h.liftPenalty},
+		{"GET", "/healthz", open, h.healthy},
+		{"GET", "/readyz", open, h.ready},
 	}
 	if h.cfg.Metrics != nil {
-		all = append(all, route{"GET", "/metrics", h.cfg.Metrics.ServeHTTP})
+		all = append(all, route{"GET", "/metrics", RoleRead, h.cfg.Metrics.ServeHTTP})
 	}
 	return all
 }
@@ -184,7 +199,7 @@ func (h *Handler) routes() []route {
 func (h *Handler) register() {
 	methods := make(map[string][]string)
 	for _, r := range h.routes() {
-		h.mux.HandleFunc(r.method+" "+r.path, r.serve)
+		h.mux.HandleFunc(r.method+" "+r.path, h.guard(r.needs, r.serve))
 		methods[r.path] = append(methods[r.path], r.method)
 		if r.method == "GET" {
 			methods[r.path] = append(methods[r.path], "HEAD")
@@ -200,8 +215,9 @@ func (h *Handler) register() {
 			})
 		})
 	}
-	h.mux.HandleFunc(forwardAuthPath, h.forwardAuth) // proxies ask by GET, or by the method of the request
-	h.mux.HandleFunc(forwardAuthPath+"/{rules...}", h.forwardAuth)
+	asked := h.guard(RoleTake, h.forwardAuth)
+	h.mux.HandleFunc(forwardAuthPath, asked) // proxies ask by GET, or by the method of the request
+	h.mux.HandleFunc(forwardAuthPath+"/{rules...}", asked)
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, &problem{
 			slug: "unknown-path", status: http.StatusNotFound,

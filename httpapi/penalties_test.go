@@ -128,7 +128,7 @@ func TestPenaltiesOfAllNodes(t *testing.T) {
 			if _, err := node.Limit(perHour("api", 2)); err != nil {
 				t.Fatal(err)
 			}
-			nodes = append(nodes, &api{t: t, node: node, h: New(node, Config{Logger: slog.New(slog.DiscardHandler)})})
+			nodes = append(nodes, &api{t: t, node: node, h: New(node, Config{Logger: slog.New(slog.DiscardHandler), Access: Access{InsecureAdmin: true}})})
 		}
 		for _, a := range nodes {
 			if err := a.node.Wait(t.Context()); err != nil {

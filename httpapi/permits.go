@@ -83,6 +83,9 @@ func (h *Handler) readPermit(r *http.Request, s *scratch, ttl bool) (b permitBod
 	if b, p = decodePermit(s.in, ttl); p != nil {
 		return b, nil, p
 	}
+	if p = h.outOfScope(r.Context(), b.limit); p != nil {
+		return b, nil, p
+	}
 	l, ok := h.node.Lookup(string(b.limit))
 	if !ok {
 		return b, nil, h.unknownLimit(string(b.limit))

@@ -26,6 +26,8 @@ type problem struct {
 	field  string        // of the body or the query; empty: none
 	retry  time.Duration // for Retry-After; 0: no such header
 	allow  string        // for Allow; empty: no such header
+
+	challenge string // for WWW-Authenticate; empty: no such header
 }
 
 func badField(field, format string, args ...any) *problem {
@@ -127,6 +129,9 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	head.Set("Content-Length", strconv.Itoa(len(body)))
 	if p.allow != "" {
 		head.Set("Allow", p.allow)
+	}
+	if p.challenge != "" {
+		head.Set("WWW-Authenticate", p.challenge)
 	}
 	if p.retry > 0 {
 		head.Set("Retry-After", strconv.FormatInt(fields.CeilSeconds(p.retry), 10))

@@ -12,7 +12,7 @@ import (
 
 // decideAll makes the decision about all takes in s.in together. The answer's body is s.out.
 func (h *Handler) decideAll(ctx context.Context, s *scratch, deny int) (a answer, p *problem) {
-	if p = h.readTakes(s); p != nil {
+	if p = h.readTakes(ctx, s); p != nil {
 		return a, p
 	}
 	defer s.forget()

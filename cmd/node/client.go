@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,37 +15,132 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/jatah-io/jatah/cmd/node/internal/config"
 	"github.com/jatah-io/jatah/httpapi/client"
 )
 
 // askTime bounds one question to a node; a decision takes milliseconds.
 const askTime = 10 * time.Second
 
-// api is a running node's HTTP API.
-type api struct{ base string }
+// api is a running node's HTTP API, and what it wants of those who ask it.
+type api struct {
+	base                     string
+	tokenFile, ca, cert, key string
+	token                    string // has no flag: flags can be read by every user of the machine
 
+	client *client.Client // made by the first call
+}
+
+const defaultAddr = "http://127.0.0.1:8080"
+
+// register adds the flags. What they do not say the environment does, when they are parsed.
 func (a *api) register(flags *flagSet) {
-	flags.StringVar(&a.base, "addr", "http://127.0.0.1:8080", "`address` of a node's HTTP API")
+	flags.StringVar(&a.base, "addr", "", "`address` of a node's HTTP API, such as https://n1:8443; or JATAH_ADDR (default "+defaultAddr+")")
+	flags.StringVar(&a.tokenFile, "token-file", "", "a `file` with the token to send; or JATAH_TOKEN_FILE, or the token itself in JATAH_TOKEN")
+	flags.StringVar(&a.ca, "ca", "", "a `file` with the authorities of the node's certificate, in PEM; or JATAH_CA (default those of the system)")
+	flags.StringVar(&a.cert, "cert", "", "a `file` with the certificate to show, in PEM; or JATAH_CERT")
+	flags.StringVar(&a.key, "key", "", "a `file` with its key; or JATAH_KEY")
+	flags.parsed = append(flags.parsed, a.complete)
+}
+
+// complete takes from the environment what no flag says.
+func (a *api) complete(environ []string) {
+	flagged := a.tokenFile != ""
+	for _, one := range []struct {
+		name string
+		to   *string
+	}{
+		{config.ClientAddr, &a.base}, {config.ClientTokenFile, &a.tokenFile}, {config.ClientCA, &a.ca},
+		{config.ClientCert, &a.cert}, {config.ClientKey, &a.key}, {config.ClientToken, &a.token},
+	} {
+		for _, entry := range environ {
+			if value, ok := strings.CutPrefix(entry, one.name+"="); ok && *one.to == "" {
+				*one.to = value
+			}
+		}
+	}
+	if a.base == "" {
+		a.base = defaultAddr
+	}
+	if flagged {
+		a.token = ""
+	}
+}
+
+// dial makes the client.
+func (a *api) dial() (err error) {
+	if a.client != nil {
+		return nil
+	}
+	a.client, err = client.New(client.Config{
+		Addrs: []string{a.base}, Timeout: askTime, Retry: client.Retry{Attempts: 1},
+		Token: a.token, TokenFile: a.tokenFile, CAFile: a.ca, CertFile: a.cert, KeyFile: a.key,
+	})
+	if err == nil {
+		return nil
+	}
+	text := strings.TrimPrefix(err.Error(), client.ErrConfig.Error()+": ")
+	for _, words := range [][2]string{
+		{"Token and TokenFile are both there", "JATAH_TOKEN and JATAH_TOKEN_FILE are both there"}, {"Addrs: ", "--addr: "}, {"TokenFile: ", "--token-file: "}, {"Token ", "JATAH_TOKEN "},
+		{"CAFile: ", "--ca: "}, {"CertFile and KeyFile: ", "--cert and --key: "},
+	} {
+		if rest, ok := strings.CutPrefix(text, words[0]); ok {
+			text = words[1] + rest
+			break
+		}
+	}
+	return errors.New(text)
 }
 
 // call sends a request, once, with a body if there is one, and returns the answer's
 // body if its status is among those wanted.
 func (a *api) call(ctx context.Context, method, path string, body any, want ...int) (int, []byte, error) {
-	c, err := client.New(client.Config{Addrs: []string{a.base}, Timeout: askTime, Retry: client.Retry{Attempts: 1}})
-	if err != nil {
-		return 0, nil, fmt.Errorf("--addr %s is no address: write it as http://127.0.0.1:8080", a.base)
+	if err := a.dial(); err != nil {
+		return 0, nil, err
 	}
-	r, err := c.Do(ctx, method, path, body)
+	r, err := a.client.Do(ctx, method, path, body)
 	var p *client.Problem
 	switch {
 	case errors.As(err, &p):
-		return p.Status, nil, plain(p)
+		return p.Status, nil, a.advise(p)
 	case err != nil:
-		return 0, nil, fmt.Errorf("%w; is the node running, and is --addr right?", plain(err))
+		return 0, nil, a.unanswered(err)
 	case !slices.Contains(want, r.Status):
 		return r.Status, nil, fmt.Errorf("%s answered %d %s", r.Addr, r.Status, http.StatusText(r.Status))
 	}
 	return r.Status, r.Body, nil
+}
+
+// advise says which flag helps where the node did not let somebody in.
+func (a *api) advise(p *client.Problem) error {
+	err := plain(p)
+	switch {
+	case p.Status == http.StatusUnauthorized && a.token == "" && a.tokenFile == "":
+		return fmt.Errorf("%w; name a file with a token by --token-file or JATAH_TOKEN_FILE", err)
+	case p.Status == http.StatusBadRequest && strings.HasPrefix(p.Detail, "Client sent an HTTP request to an HTTPS server"):
+		return fmt.Errorf("%s answers by TLS only: write --addr https://...", a.base)
+	}
+	return err
+}
+
+// unanswered says what may be the reason why there was no answer.
+func (a *api) unanswered(err error) error {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var record tls.RecordHeaderError
+	switch text := err.Error(); {
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%w; name a file with the authority that signed it by --ca", plain(err))
+	case errors.As(err, &name):
+		return fmt.Errorf("%w; ask by a name that the certificate has", plain(err))
+	case errors.As(err, &record), strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return fmt.Errorf("%s does not answer by TLS: write --addr http://...", a.base)
+	case strings.Contains(text, "client conn could not be established"): // what net/http makes of it where the node has closed before it was asked
+		return fmt.Errorf("%w; if the node wants a certificate of those who ask (client_ca_file), name one by --cert and --key", plain(err))
+	case strings.Contains(text, "certificate required"), strings.Contains(text, "bad certificate"), strings.Contains(text, "unknown certificate authority"):
+		return fmt.Errorf("%w; the node wants a certificate that its client_ca_file has signed: name it by --cert and --key", plain(err))
+	}
+	return fmt.Errorf("%w; is the node running, and is --addr right?", plain(err))
 }
 
 // plain is an error of the client for who has not called a package.

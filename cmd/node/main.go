@@ -143,6 +143,8 @@ type flagSet struct {
 	*flag.FlagSet
 	cmd  command
 	text string
+
+	parsed []func(environ []string) // called when the flags are known
 }
 
 func newFlags(name, text string) *flagSet {
@@ -164,6 +166,9 @@ func (f *flagSet) parse(c console, args []string, arguments int) error {
 		return err
 	case err != nil:
 		return usageError{f.cmd.name, err}
+	}
+	for _, done := range f.parsed {
+		done(c.environ)
 	}
 	if f.NArg() == arguments {
 		return nil

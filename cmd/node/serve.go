@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/jatah-io/jatah"
 	"github.com/jatah-io/jatah/cmd/node/internal/config"
 	"github.com/jatah-io/jatah/httpapi"
@@ -36,6 +38,7 @@ const (
 // switches says what the flags do that are given without a value.
 var switches = map[string]string{
 	"cluster.insecure": "do without a secret on a port that is open to the network",
+	"insecure_admin":   "without tokens_file: let whoever reaches the address do everything",
 	"log_refusals":     "log who is refused, for each limit at most one line a second",
 }
 
@@ -112,16 +115,23 @@ func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, lo
 	hangup := hangups(sources)
 	defer signal.Stop(hangup)
 	started := cfg
-	ln, err := net.Listen("tcp", cfg.HTTP)
+	bare, err := net.Listen("tcp", cfg.HTTP)
 	if err != nil {
 		return bindError(err, cfg.HTTP, "--http, JATAH_HTTP or http in the file")
 	}
+	ln := httpapi.NewListener(bare, cfg.MaxConnections, cfg.MaxConnectionsPerAddress, log)
 	g := &gate{}
 	srv := httpapi.NewServer(g, log)
+	var certs *certificates
+	if cfg.TLS != nil {
+		certs = newCertificates(cfg.TLS, log)
+		srv.TLSConfig = certs.config()
+	}
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(ln) }()
+	go func() { failed <- serveOn(srv, ln) }()
 	defer srv.Close()
-	log.Info("answering HTTP", "http", ln.Addr().String())
+	log.Info("answering HTTP", "http", ln.Addr().String(), "tls", cfg.TLS != nil)
+	advise(cfg, log)
 
 	cfg.Node.HTTP, cfg.Node.Version, cfg.Node.Logger = ln.Addr().String(), readVersion().short(), log
 	node, err := startNode(ctx, cfg)
@@ -135,12 +145,21 @@ func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, lo
 	reload := newReloader(node, sources, started, log)
 	var api *httpapi.Handler
 	ofEdge := metrics.NewEdgeCollector(func() *edge.Edge { return api.Edge() }) // scraped through api only
-	api = httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version, reload.counters, ofEdge), Logger: log, LogRefusals: cfg.LogRefusals})
+	collectors := []prometheus.Collector{reload.counters, ofEdge, newAccessMetrics(ln, func() *httpapi.Handler { return api })}
+	if certs != nil {
+		collectors = append(collectors, certs)
+		reload.parts = append(reload.parts, certs.prepare)
+		reminding, stop := context.WithCancel(ctx)
+		defer stop()
+		go certs.run(reminding)
+	}
+	api = httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version, collectors...), Logger: log, LogRefusals: cfg.LogRefusals, Access: cfg.Access()})
 	rules := edgePart{api: api, node: node, log: log, logRefusals: cfg.LogRefusals}
 	if err := rules.set(cfg.Edge); err != nil {
 		return errors.Join(err, node.Close())
 	}
-	reload.parts = append(reload.parts, rules.prepare)
+	access := accessPart{api: api, log: log}
+	reload.parts = append(reload.parts, rules.prepare, access.prepare)
 	defer reload.start(ctx, hangup)()
 	g.open(api)
 	log.Info("joined", "node", node.Name(), "cluster", cmp.Or(node.Addr(), "none"), "limits", len(cfg.Limits))
@@ -156,6 +175,14 @@ func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, lo
 	case <-ctx.Done():
 		return stop(node, g, srv, log)
 	}
+}
+
+// serveOn answers until the server is closed.
+func serveOn(srv *http.Server, ln net.Listener) error {
+	if srv.TLSConfig != nil {
+		return srv.ServeTLS(ln, "", "")
+	}
+	return srv.Serve(ln)
 }
 
 // startNode joins the cluster and defines the limits. It does not wait until
@@ -225,6 +252,7 @@ func check(_ context.Context, c console, args []string) error {
 	}
 	fmt.Fprintf(c.out, "%s: ok\n", path)
 	fmt.Fprintf(c.out, "node %s, HTTP on %s, %s\n", cfg.Node.Node, cfg.HTTP, describeCluster(cfg))
+	describeAccess(c.out, cfg)
 	if files := sources.LimitFiles(); cfg.LimitsDir != "" {
 		fmt.Fprintf(c.out, "limits also from %s: %s\n", cfg.LimitsDir, cmp.Or(strings.Join(files, ", "), "no files yet"))
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,12 +17,19 @@ import (
 
 // Config says which nodes to ask, and how. Only Addrs is needed.
 type Config struct {
-	// Addrs are the addresses of the HTTP API of one or several nodes of a cluster, such as http://127.0.0.1:8080; http:// may be left out.
+	// Addrs are the addresses of the HTTP API of one or several nodes of a cluster, such as http://127.0.0.1:8080 or
+	// https://n1.example:8443; http:// may be left out.
 	Addrs []string
+	// Token is sent with every request. TokenFile is a file that has it, and nothing else, instead: it is read again each minute and when a node
+	// refuses what was in it, so that tokens can be replaced while the program runs. No redirect takes a token to another host.
+	Token, TokenFile string
+	// CAFile has the authorities, in PEM, of the nodes' certificates; "": those of the system. CertFile and KeyFile are the certificate that is
+	// shown to nodes which want one; each new connection reads them again. With HTTP, set its TLSClientConfig instead.
+	CAFile, CertFile, KeyFile string
 	// HTTP sends the requests. Its Timeout should be 0. Nil: a client with a pool of its own and all else as
 	// http.DefaultTransport, but it gives up dialling after 1 s.
 	HTTP *http.Client
-	// Header is sent with every request, for example Authorization for a proxy before the nodes.
+	// Header is sent with every request, for example for a proxy before the nodes. Authorization is the token's where there is one.
 	Header http.Header
 	// Timeout bounds one try; a node decides in milliseconds. 0: 5 s.
 	Timeout time.Duration
@@ -38,6 +46,7 @@ type Client struct {
 	timeout time.Duration
 	retry   Retry
 	at      atomic.Int32 // index of the address that is asked first
+	token   *credential  // nil: none is sent
 	batcher *batcher     // nil: takes are not shared
 }
 
@@ -60,10 +69,22 @@ func New(cfg Config) (*Client, error) {
 	case c.timeout == 0:
 		c.timeout = 5 * time.Second
 	}
-	if c.http == nil {
-		c.http = &http.Client{Transport: newPool()}
-	}
 	var err error
+	if c.token, err = newCredential(&cfg); err != nil {
+		return nil, err
+	}
+	if c.http == nil {
+		pool, err := transport(&cfg)
+		if err != nil {
+			return nil, err
+		}
+		c.http = &http.Client{Transport: pool}
+	} else if cfg.CAFile != "" || cfg.CertFile != "" || cfg.KeyFile != "" {
+		return nil, fmt.Errorf("%w: CAFile, CertFile and KeyFile are for the client's own pool; with HTTP set the TLSClientConfig of its transport", ErrConfig)
+	}
+	if c.token != nil {
+		c.http = withoutLeaks(c.http)
+	}
 	if c.retry, err = cfg.Retry.withDefaults(time.Minute); err != nil {
 		return nil, err
 	}
@@ -87,13 +108,20 @@ func baseOf(addr string) (base, shown string, err error) {
 	return strings.TrimRight(base, "/"), strings.TrimRight(u.Redacted(), "/"), nil
 }
 
-// newPool is http.DefaultTransport for few hosts and many callers.
-func newPool() http.RoundTripper {
+// newPool is http.DefaultTransport for few hosts and many callers. secure is nil for the system's authorities and no certificate.
+func newPool(secure *tls.Config) http.RoundTripper {
 	t, ok := http.DefaultTransport.(*http.Transport)
-	if !ok { // replaced by the program, which has its reasons
+	switch {
+	case ok:
+		t = t.Clone()
+	case secure == nil: // replaced by the program, which has its reasons
 		return http.DefaultTransport
+	default: // it has said more precisely what it wants
+		t = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second}
 	}
-	t = t.Clone()
+	if secure != nil {
+		t.TLSClientConfig = secure
+	}
 	// A host that does not answer at all must be told from one that was asked, within the time of a try.
 	t.DialContext = (&net.Dialer{Timeout: time.Second, KeepAlive: 15 * time.Second}).DialContext
 	t.MaxIdleConnsPerHost = 64

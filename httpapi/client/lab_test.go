@@ -120,7 +120,7 @@ func node(t testing.TB, limits ...jatah.Limit) *jatah.Node {
 }
 
 func api(n *jatah.Node) http.Handler {
-	return httpapi.New(n, httpapi.Config{Logger: slog.New(slog.DiscardHandler)})
+	return httpapi.New(n, httpapi.Config{Logger: slog.New(slog.DiscardHandler), Access: httpapi.Access{InsecureAdmin: true}})
 }
 
 // cluster is a client of a real node.

@@ -25,6 +25,10 @@ var (
 	// ErrAnswer: what came back is no answer of this API.
 	ErrAnswer = errors.New("client: not an answer of the HTTP API")
 
+	// ErrUnauthenticated: any 401; the token is missing, or no token of the nodes. ErrForbidden: any 403; it has not the role, or not the limit.
+	ErrUnauthenticated = errors.New("client: unauthenticated")
+	ErrForbidden       = errors.New("client: forbidden")
+
 	// The following are types of problems: errors.Is of a *Problem.
 
 	ErrUnknownLimit  = errors.New("client: unknown limit")
@@ -79,8 +83,13 @@ func (p *Problem) Error() string {
 
 // Is matches the errors of this package that stand for types of problems.
 func (p *Problem) Is(target error) bool {
-	if target == ErrConflict {
+	switch target {
+	case ErrConflict:
 		return p.Status == http.StatusConflict
+	case ErrUnauthenticated:
+		return p.Status == http.StatusUnauthorized
+	case ErrForbidden:
+		return p.Status == http.StatusForbidden
 	}
 	slug, ours := strings.CutPrefix(p.Type, problemType)
 	return ours && slugs[slug] == target

@@ -144,8 +144,21 @@ func (c *Client) leave(at int) (next int) {
 	return next
 }
 
-// try sends one request.
+// try sends one request, and again if it was refused for a token that has been replaced: nothing was done then.
 func (c *Client) try(ctx context.Context, k *call, at int) try {
+	if c.token == nil {
+		return c.send(ctx, k, at, nil)
+	}
+	head := c.token.header()
+	t := c.send(ctx, k, at, head)
+	if t.answer.status == http.StatusUnauthorized && c.token.renewed(head) {
+		t = c.send(ctx, k, at, c.token.header())
+	}
+	return t
+}
+
+// send sends one request. token is the value of Authorization, nil for none.
+func (c *Client) send(ctx context.Context, k *call, at int, token []string) try {
 	t := try{at: at, answer: answer{addr: c.shown[at]}}
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -160,6 +173,9 @@ func (c *Client) try(ctx context.Context, k *call, at int) try {
 		return t
 	}
 	maps.Copy(req.Header, c.header)
+	if token != nil {
+		req.Header["Authorization"] = token
+	}
 	if k.body != nil {
 		req.Header["Content-Type"] = jsonType
 	}

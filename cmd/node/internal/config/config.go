@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/jatah-io/jatah"
+	"github.com/jatah-io/jatah/httpapi"
 )
 
 const (
@@ -40,6 +41,17 @@ type Config struct {
 	LimitsDir string
 	// LogRefusals: a line for each limit that refuses, at most one a second.
 	LogRefusals bool
+	// TLS is how the API answers; nil: in plain HTTP.
+	TLS *TLS
+	// TokensFile has the tokens of callers, "" if they need none. [Load] has read it into Tokens.
+	TokensFile string
+	Tokens     *httpapi.Tokens
+	// InsecureAdmin lets everybody do everything where there are no tokens.
+	InsecureAdmin bool
+	// MaxConnections and MaxConnectionsPerAddress bound the connections of the API. 0: the default of package httpapi, and any number.
+	MaxConnections, MaxConnectionsPerAddress int
+	// Warnings are what is allowed and not wise.
+	Warnings []string
 	// Limits are sorted as they were first named.
 	Limits []jatah.Limit
 	// Edge is nil if no field of it is set.
@@ -118,6 +130,8 @@ type loader struct {
 	limitAt  map[string]place // where each limit was last defined
 	uses     []placedUse      // of the rules of the edge
 	problems Problems
+
+	mistakable bool // ClientTokenFile is set
 }
 
 // merge reads the layers; limits are the files of limits_dir, which are of the layer of the file.
@@ -198,6 +212,8 @@ func (l *loader) finish() (Config, error) {
 		l.cfg.Node.Bind = DefaultBind
 	}
 	l.checkSecret()
+	l.checkTLS()
+	l.checkTokenNames()
 	l.orderLimits()
 	l.checkEdge()
 	if len(l.problems) > 0 {
@@ -266,9 +282,16 @@ func (l *loader) readSecret(read func(path string) ([]byte, error)) {
 // placePaths makes relative paths of a configuration file relative to that file, as that of the secret.
 func (l *loader) placePaths() {
 	for field, path := range map[string]*string{"state_dir": &l.cfg.Node.StateDir, limitsDirPath: &l.cfg.LimitsDir} {
-		if at := l.at[field]; at.layer == inFile && *path != "" && !filepath.IsAbs(*path) {
-			*path = filepath.Join(filepath.Dir(at.source), *path)
-		}
+		l.placePath(field, path)
+	}
+	for field, path := range l.cfg.files() {
+		l.placePath(field, path)
+	}
+}
+
+func (l *loader) placePath(field string, path *string) {
+	if at := l.at[field]; at.layer == inFile && *path != "" && !filepath.IsAbs(*path) {
+		*path = filepath.Join(filepath.Dir(at.source), *path)
 	}
 }
 

@@ -156,6 +156,8 @@ func TestEveryFieldHasAVariable(t *testing.T) {
 		"cluster.advertise": "127.0.0.1:3", "cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==",
 		"cluster.secret_file": "s", "cluster.insecure": "true", "cluster.sync_interval": "1s",
 		"cluster.ask_timeout": "1s", "cluster.expect": "1", "cluster.grace": "1s",
+		"tokens_file": "t", "insecure_admin": "true", "max_connections": "5", "max_connections_per_address": "5",
+		"tls.cert_file": "c", "tls.key_file": "k", "tls.client_ca_file": "a", "tls.client_auth": "request", "tls.min_version": "1.3",
 		"edge.trusted_proxies": "10.0.0.0/8,loopback", "edge.client_header": "CF-Connecting-IP", "edge.ipv6_prefix": "56",
 		"edge.account_header": "X-User", "edge.fail_open": "true",
 	}

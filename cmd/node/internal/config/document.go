@@ -166,7 +166,7 @@ func (w *walker) section(n ast.Node, path string) {
 	for _, e := range w.entries(n, path) {
 		full := under(path, e.key)
 		switch {
-		case full == "cluster":
+		case full == "cluster", full == tlsPath:
 			w.section(e.value, full)
 		case full == edgePath:
 			w.section(e.value, full)
@@ -214,7 +214,7 @@ func sectionNames(path string) []string {
 		}
 	}
 	if path == "" {
-		names = append(names, "cluster", limitsPath, edgePath)
+		names = append(names, "cluster", tlsPath, limitsPath, edgePath)
 	}
 	if path == edgePath {
 		names = append(names, "answer", "rules")
@@ -247,6 +247,9 @@ func (w *walker) values(e entry, path string, k kind, want string) ([]string, bo
 	if _, ok := scalar(e.value, k); path == secretPath && !ok {
 		w.problem(e.value, path, "needs %s; this is not a text: put it in quotes", want) // the value is nobody's business
 		return nil, false
+	}
+	if value, ok := scalar(e.value, word); ok && path == minVersionPath { // a number, which some write as a text
+		return []string{value}, true
 	}
 	return w.reader().Values(valueOf(e.value), path, k, want)
 }

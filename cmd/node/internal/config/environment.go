@@ -18,6 +18,18 @@ func Variable(path string) string {
 // jatah-something; refusing those would keep the node from starting there.
 var serviceLink = regexp.MustCompile(`^JATAH_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
+// ClientVariables are those of commands that ask a node, which serve leaves alone. The names of files are taken as they are.
+const (
+	ClientAddr      = variablePrefix + "ADDR"
+	ClientToken     = variablePrefix + "TOKEN"
+	ClientTokenFile = variablePrefix + "TOKEN_FILE"
+	ClientCA        = variablePrefix + "CA"
+	ClientCert      = variablePrefix + "CERT"
+	ClientKey       = variablePrefix + "KEY"
+)
+
+var ofClients = []string{ClientAddr, ClientToken, ClientTokenFile, ClientCA, ClientCert, ClientKey}
+
 // readEnvironment reads the variables that begin with JATAH_, in the order of
 // their names. An empty variable counts as not set: that is how a template
 // leaves one out.
@@ -38,10 +50,19 @@ func (l *loader) readEnvironment(environ []string) {
 		switch {
 		case known:
 			l.setText(at, path, value)
+		case slices.Contains(ofClients, name):
+			l.mistakable = l.mistakable || name == ClientTokenFile
 		case serviceLink.MatchString(name):
 		default:
 			l.problem(at, "", "%s", unknownVariable(name, names))
 		}
+	}
+}
+
+// checkTokenNames refuses a variable whose name is so like another that it may have been meant for it: the node would be open.
+func (l *loader) checkTokenNames() {
+	if l.mistakable && l.cfg.TokensFile == "" {
+		l.problem(place{layer: inEnvironment, source: ClientTokenFile}, "", "is the token that commands such as `jatah take` send; for the tokens that a node takes set %s, else unset it here", Variable(tokensFilePath))
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ const (
 
 // nodeFields has every field outside limits. The secret has no flag: flags
 // can be read by every user of the machine.
-var nodeFields = append([]*field{
+var nodeFields = slices.Concat([]*field{
 	{"http", "http", word, "an address such as " + DefaultHTTP, setAddress(func(c *Config) *string { return &c.HTTP })},
 	{"node", "node", text, "a name that no other node of the cluster has, such as n1", setName(128, func(c *Config) *string { return &c.Node.Node })},
 	{"state_dir", "state-dir", text, "a directory for what was used, which then survives a stop of all nodes, such as /var/lib/jatah", setText(func(c *Config) *string { return &c.Node.StateDir })},
@@ -64,7 +65,7 @@ var nodeFields = append([]*field{
 	{"cluster.ask_timeout", "ask-timeout", duration, "a duration such as 50ms", setDuration(time.Millisecond, func(c *Config) *time.Duration { return &c.Node.AskTimeout })},
 	{"cluster.expect", "expect", integer, "the number of nodes the cluster is meant to have, such as 3", setExpect},
 	{"cluster.grace", "grace", duration, "a duration such as 60s, or never", setGrace},
-}, edgeFields...)
+}, securityFields, edgeFields)
 
 func fieldOf(fields []*field, path string) *field {
 	for _, f := range fields {

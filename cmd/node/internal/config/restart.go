@@ -15,6 +15,9 @@ func NeedRestart(started, next Config) (fields []string) {
 		{"http", started.HTTP == next.HTTP},
 		{"node", a.Node == b.Node},
 		{"state_dir", a.StateDir == b.StateDir},
+		{"max_connections", started.MaxConnections == next.MaxConnections},
+		{"max_connections_per_address", started.MaxConnectionsPerAddress == next.MaxConnectionsPerAddress},
+		{tlsPath, (started.TLS == nil) == (next.TLS == nil)}, // what it is may change, but not whether it is
 		{"log_refusals", started.LogRefusals == next.LogRefusals},
 		{"cluster.name", a.Cluster == b.Cluster},
 		{"cluster.bind", a.Bind == b.Bind},

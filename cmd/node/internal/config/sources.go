@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -31,6 +34,8 @@ type Sources struct {
 	dirAt   place
 	limits  []Document // of the directory, in the order of their names
 	entries []string   // what else there is to watch: the names of all files in it that count
+	// extras are the files with certificates and tokens, by their names.
+	extras map[string]extra
 	// unread are the mistakes of the directory itself.
 	unread Problems
 
@@ -56,11 +61,12 @@ func Read(path string, environ []string, flags []Setting) *Sources {
 			s.readMain(readFile)
 		}
 	}
-	s.findDir()
+	s.findFiles()
 	s.readDir()
+	s.readExtras()
 	for range mostReadings {
 		again := s.Again()
-		if s.dir == "" || again.Fingerprint() == s.Fingerprint() {
+		if s.dir == "" && len(s.extras) == 0 || again.Fingerprint() == s.Fingerprint() {
 			break
 		}
 		s = again
@@ -73,14 +79,15 @@ const mostReadings = 10
 
 // Again reads the same files once more, where they are now.
 func (s *Sources) Again() *Sources {
-	n := &Sources{path: s.path, environ: s.environ, flags: s.flags, fixed: s.fixed, streams: s.streams, main: s.main, mainErr: s.mainErr, dir: s.dir, dirAt: s.dirAt}
+	n := &Sources{path: s.path, environ: s.environ, flags: s.flags, fixed: s.fixed, streams: s.streams, main: s.main, mainErr: s.mainErr, dir: s.dir, dirAt: s.dirAt, extras: s.extras}
 	if s.path != "" && !s.fixed {
 		n.readMain(readFile)
 	}
 	if !bytes.Equal(n.content(), s.content()) { // reading YAML is more work than reading files
-		n.findDir()
+		n.findFiles()
 	}
 	n.readDir()
+	n.readExtras()
 	return n
 }
 
@@ -107,11 +114,29 @@ func (s *Sources) readMain(read func(path string) ([]byte, error)) {
 	s.main = &Document{Name: s.path, Data: data}
 }
 
-// findDir finds out which directory counts, from all that is said about it.
-func (s *Sources) findDir() {
+// findFiles finds out which directory and other files count, from all that is said about them.
+func (s *Sources) findFiles() {
 	l := merge(s.main, s.environ, s.flags)
 	l.placePaths()
 	s.dir, s.dirAt = l.cfg.LimitsDir, l.at[limitsDirPath]
+	s.extras = map[string]extra{}
+	for _, name := range l.cfg.files() {
+		s.extras[*name] = extra{}
+	}
+}
+
+// readExtras reads the other files anew.
+func (s *Sources) readExtras() {
+	before := s.extras
+	s.extras = make(map[string]extra, len(before))
+	for name := range before {
+		var one extra
+		one.data, one.err = readFile(name)
+		if info, err := os.Stat(name); err == nil && runtime.GOOS != "windows" {
+			one.world = info.Mode().Perm()&0o004 != 0
+		}
+		s.extras[name] = one
+	}
 }
 
 // readDir reads the directory as a config map is mounted: limits.yaml is a link to ..data/limits.yaml, and ..data to a hidden folder that has a
@@ -208,6 +233,7 @@ func (s *Sources) Config() (Config, error) {
 	l.readSecret(s.readSecret)
 	s.streams.ended = true
 	l.placePaths()
+	l.readSecurity(func(name string) extra { return s.extras[name] })
 	s.limitAt = l.limitAt
 	cfg, err := l.finish()
 	if err != nil {
@@ -241,6 +267,14 @@ func (s *Sources) Fingerprint() [sha256.Size]byte {
 	for _, p := range s.unread {
 		add([]byte(p.Error()))
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.extras)) {
+		add([]byte(name))
+		if one := s.extras[name]; one.err != nil {
+			add([]byte(one.err.Error()))
+		} else {
+			add(one.data)
+		}
+	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
@@ -252,6 +286,7 @@ func (s *Sources) Paths() (paths []string) {
 	if s.dir != "" {
 		paths = append(paths, s.dir)
 	}
+	paths = append(paths, slices.Sorted(maps.Keys(s.extras))...)
 	return append(paths, s.entries...)
 }
 

@@ -225,7 +225,7 @@ func TestFieldsThatNeedARestartAreNamed(t *testing.T) {
 	}
 	values := map[string]string{"cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==", "cluster.insecure": "true", "cluster.expect": "7", "log_refusals": "true"}
 	for _, f := range nodeFields {
-		if strings.HasPrefix(f.path, edgePath+".") { // changes while the node runs
+		if strings.HasPrefix(f.path, edgePath+".") || strings.HasPrefix(f.path, tlsPath+".") || f.path == tokensFilePath || f.path == "insecure_admin" { // changes while the node runs
 			continue
 		}
 		if f.path == limitsDirPath || f.path == "cluster.secret_file" { // may change; shows in the secret
@@ -235,6 +235,8 @@ func TestFieldsThatNeedARestartAreNamed(t *testing.T) {
 		switch {
 		case f.kind == duration:
 			value = "7s"
+		case f.kind == integer && value == "":
+			value = "7"
 		case value == "" && strings.Contains(f.want, "address"):
 			value = "127.0.0.1:7"
 		case value == "":
@@ -249,6 +251,16 @@ func TestFieldsThatNeedARestartAreNamed(t *testing.T) {
 		}
 	}
 	changed := base
+	changed.TLS = &TLS{}
+	if got := NeedRestart(base, changed); !slices.Equal(got, []string{tlsPath}) {
+		t.Errorf("TLS needs a restart by %q", got)
+	}
+	started := changed
+	started.TLS = &TLS{CertFile: "other"}
+	if got := NeedRestart(started, changed); got != nil {
+		t.Errorf("another certificate needs a restart by %q", got)
+	}
+	changed = base
 	changed.Limits, changed.LimitsDir = []jatah.Limit{{Name: "x"}}, "d"
 	if got := NeedRestart(base, changed); got != nil {
 		t.Errorf("limits need a restart by %q", got)
