@@ -105,3 +105,14 @@ func (c *Cluster) tellBuffer() {
 			"wanted", wanted, "given", given)
 	}
 }
+
+// PacketSize is the largest UDP payload that this node sends, in bytes.
+func (c *Cluster) PacketSize() int { return c.cfg.PacketSize }
+
+// BoundPort is the port of this node's own sockets; 0 with a Transport. It differs from that of Addr where Advertise names another.
+func (c *Cluster) BoundPort() uint16 {
+	if c.tr.sockets == nil {
+		return 0
+	}
+	return c.tr.sockets.port()
+}
