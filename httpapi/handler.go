@@ -166,6 +166,7 @@ func (h *Handler) routes() []route {
 		{"DELETE", "/v1/limits/{name...}", h.deleteLimit},
 		{"GET", "/v1/cluster", h.cluster},
 		{"GET", "/v1/top", h.top},
+		{"GET", "/v1/doctor", h.doctor},
 		{"POST", "/v1/forget", h.forget},
 		{"GET", "/v1/edge", h.edgeStats},
 		{"GET", "/v1/penalties", h.listPenalties},
