@@ -32,6 +32,8 @@ type Node struct {
 	defining sync.Mutex // one definition or removal at a time, so that a limiter fits its limit
 	limiters *xsync.Map[string, *Limiter]
 	topics   topics
+	exams    exams
+	began    time.Time
 	own      map[string]bool // the limits that Limit and SetLimits defined
 	pub      *published
 }
@@ -57,8 +59,9 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, joined: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter](), own: map[string]bool{}, topics: newTopics()}
+	n := &Node{cfg: cfg, joined: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter](), own: map[string]bool{}, topics: newTopics(), began: time.Now()}
 	n.topics.set(topTopic, n.answerTop)
+	n.topics.set(doctorTopic, n.answerDoctor)
 	n.pub = newPublished(n)
 	if cfg.alone() {
 		n.e = hybrid.New(cfg.hybrid(nil, cluster.Config{}.Ring, 0))

@@ -165,6 +165,7 @@ func (c *Cluster) create(ctx context.Context) error {
 		return err
 	}
 	c.tr, c.addr = tr, tr.advertise
+	c.tellBuffer()
 
 	m := c.cfg.memberlistConfig()
 	m.Name = c.wire

@@ -27,6 +27,7 @@ type peer struct {
 	inc         atomic.Uint64 // the newest incarnation heard of, by gossip or from a packet
 	rtt         atomic.Int64  // nanoseconds, 0: none yet
 	firstResend time.Duration
+	heard       atomic.Uint64 // packets taken in, without streams
 	out         *batcher
 	datagram    []byte // the one that is being sent; of the goroutine in out.write
 	seen        seen
@@ -96,7 +97,9 @@ func (c *Cluster) datagram(b []byte) {
 		c.n.dropForeign.Add(1)
 		return
 	}
-	c.receive(b)
+	if from := c.receive(b); from != nil {
+		from.heard.Add(1)
+	}
 }
 
 // streamPacket is a packet of one frame of any size. The body is copied.
@@ -117,30 +120,31 @@ func (c *Cluster) stream(p *peer, b []byte) error {
 	return nil
 }
 
-// receive takes a packet or the one of a stream. It does not block, and keeps nothing of b.
-func (c *Cluster) receive(b []byte) {
+// receive takes a packet or the one of a stream, and says of whom, if it was taken. It does not block, and keeps nothing of b.
+func (c *Cluster) receive(b []byte) *peer {
 	c.n.packetsIn.Add(1)
 	c.n.bytesIn.Add(int64(len(b)))
 	p, err := parsePacket(b)
 	if err != nil {
 		c.n.dropMalformed.Add(1)
-		return
+		return nil
 	}
 	s := c.snap.Load()
 	from := s.byProc[process(p.sender)]
 	if from == nil || from.name != string(p.from) {
 		c.n.dropUnknown.Add(1)
 		c.stranger(string(p.from), process(p.sender))
-		return
+		return nil
 	}
 	if p.receiver != 0 && p.receiver != c.inc.Load() || !c.heardFrom(from, p.sender) {
 		c.n.dropStale.Add(1)
-		return
+		return nil
 	}
 	member := s.byName[from.name] == from && c.ready.Load()
 	for range p.frames {
 		c.dispatch(from, member, p.next())
 	}
+	return from
 }
 
 // heardFrom takes note of the sender's incarnation, which may be newer than what gossip brought.

@@ -26,6 +26,7 @@ const (
 	opRecords               // Data has records of the register
 	opSum                   // the answer is the sum of the register
 	opStamps                // Data says what the sender's register has; the answer is the difference
+	opProbe                 // the answer is Proc bytes; Data is padding
 )
 
 // control is the body of a kindControl frame. Its number of fields is fixed: a decoder refuses an array of another length.
@@ -186,6 +187,8 @@ func (c *Cluster) control(from *peer, b []byte) ([]byte, error) {
 		return []byte{0}, nil
 	case opRecords, opSum, opStamps:
 		return c.registerControl(from, m)
+	case opProbe:
+		return answerProbe(&m)
 	}
 	return nil, fmt.Errorf("%w: control: operation %d", errPacket, m.Op)
 }

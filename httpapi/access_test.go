@@ -44,7 +44,7 @@ func tokensFor(t testing.TB) *Tokens {
 var needs = map[string]Role{
 	"POST /v1/take": RoleTake, "POST /v1/take-all": RoleTake, "POST /v1/batch": RoleTake, "POST /v1/refund": RoleTake, "POST /v1/charge": RoleTake,
 	"POST /v1/acquire": RoleTake, "POST /v1/release": RoleTake,
-	"GET /v1/peek": RoleRead, "GET /v1/limits": RoleRead, "GET /v1/limits/{name...}": RoleRead, "GET /v1/cluster": RoleRead, "GET /v1/top": RoleRead,
+	"GET /v1/peek": RoleRead, "GET /v1/limits": RoleRead, "GET /v1/limits/{name...}": RoleRead, "GET /v1/cluster": RoleRead, "GET /v1/top": RoleRead, "GET /v1/doctor": RoleRead,
 	"GET /v1/edge": RoleRead, "GET /v1/penalties": RoleRead, "GET /metrics": RoleRead,
 	"DELETE /v1/keys": RoleAdmin, "PUT /v1/limits/{name...}": RoleAdmin, "DELETE /v1/limits/{name...}": RoleAdmin, "POST /v1/forget": RoleAdmin,
 	"DELETE /v1/penalties": RoleAdmin,

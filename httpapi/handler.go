@@ -181,6 +181,7 @@ func (h *Handler) routes() []route {
 		{"DELETE", "/v1/limits/{name...}", RoleAdmin, h.deleteLimit},
 		{"GET", "/v1/cluster", RoleRead, h.cluster},
 		{"GET", "/v1/top", RoleRead, h.top},
+		{"GET", "/v1/doctor", RoleRead, h.doctor},
 		{"POST", "/v1/forget", RoleAdmin, h.forget},
 		{"GET", "/v1/edge", RoleRead, h.edgeStats},
 		{"GET", "/v1/penalties", RoleRead, h.listPenalties},

@@ -11,6 +11,7 @@
 // math needs no node; `jatah math -h` has its formulas.
 //
 // Exit codes: 0 done (take: allowed), 1 failed, 2 used wrongly, 3 take: denied.
+// Of doctor: 0 no problem, 1 problems, 2 it could not look.
 // `serve` ends with 0 on SIGTERM and SIGINT, after handing off what it owns,
 // within 10 seconds; a second signal ends any command at once with 1. On SIGHUP
 // it reads its files again, if it has any.

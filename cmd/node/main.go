@@ -54,6 +54,8 @@ func commands() []command {
 		{"cluster", "", "show the members as a node sees them", cluster},
 		{"top", "", "show which keys use most and which are refused most", top},
 		{"limits", "", "show the limits of a node, or change one on all nodes", limits},
+		{"doctor", "", "look for what is wrong with a cluster, a configuration or this machine", doctor},
+		{"health", "", "ask whether a node is ready: for containers", health},
 		{"forget", "NODE", "stop waiting for a member that will not come back", forget},
 		{"math", "", "work out bursts, waits and what to ask of a limit", work},
 		{"demo", "", "three nodes under load on this machine, one of them killed", runDemo},
@@ -108,11 +110,17 @@ func run(ctx context.Context, c console, args []string) int {
 // report prints an error and returns the exit code for it.
 func report(w io.Writer, err error) int {
 	var usage usageError
+	var blind cannotRun
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
 	case errors.Is(err, errDenied):
 		return exitDenied
+	case errors.Is(err, errFindings):
+		return exitFailed
+	case errors.As(err, &blind):
+		fmt.Fprintf(w, "jatah: %v\n", err)
+		return exitUsage
 	case errors.As(err, &usage):
 		fmt.Fprintf(w, "jatah %s: %v\nsee: jatah %s -h\n", usage.command, err, usage.command)
 		return exitUsage

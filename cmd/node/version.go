@@ -12,6 +12,11 @@ type build struct {
 	modified                           bool
 }
 
+// stamped is the version where the sources have no history to read it from, as in a container:
+//
+//	go build -ldflags "-X main.stamped=v0.1.0" ...
+var stamped string
+
 func readVersion() build {
 	b := build{version: "unknown"}
 	info, ok := debug.ReadBuildInfo()
@@ -19,9 +24,12 @@ func readVersion() build {
 		return b
 	}
 	b.goVersion = info.GoVersion
-	if v := info.Main.Version; v != "" && v != "(devel)" {
+	switch v := info.Main.Version; {
+	case stamped != "":
+		b.version = stamped
+	case v != "" && v != "(devel)":
 		b.version = v
-	} else {
+	default:
 		b.version = "devel"
 	}
 	for _, s := range info.Settings {

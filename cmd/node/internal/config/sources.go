@@ -40,6 +40,7 @@ type Sources struct {
 	unread Problems
 
 	limitAt map[string]place // as Config found them
+	fieldAt map[string]place // the same of fields
 }
 
 // streams are what the readings of one configuration know of files that can be read once only.
@@ -230,11 +231,11 @@ func (s *Sources) Config() (Config, error) {
 	}
 	l := merge(s.main, s.environ, s.flags, s.limits...)
 	l.problems = append(l.problems, s.unread...)
+	s.limitAt, s.fieldAt = l.limitAt, maps.Clone(l.at)
 	l.readSecret(s.readSecret)
 	s.streams.ended = true
 	l.placePaths()
 	l.readSecurity(func(name string) extra { return s.extras[name] })
-	s.limitAt = l.limitAt
 	cfg, err := l.finish()
 	if err != nil {
 		return Config{}, err
@@ -248,6 +249,21 @@ func (s *Sources) Config() (Config, error) {
 	}
 	return cfg, nil
 }
+
+// Given says whether a field, by its path such as cluster.bind, was set anywhere. Call it after Config.
+func (s *Sources) Given(path string) bool {
+	_, ok := s.fieldAt[path]
+	return ok
+}
+
+// InFile says whether the value of a field that counts is the configuration file's. Call it after Config.
+func (s *Sources) InFile(path string) bool {
+	at, ok := s.fieldAt[path]
+	return ok && at.layer == inFile
+}
+
+// Path is that of the configuration file; "" if there is none.
+func (s *Sources) Path() string { return s.path }
 
 // Fingerprint is the same as long as names and content of all files are, and what kept some from being read.
 func (s *Sources) Fingerprint() [sha256.Size]byte {

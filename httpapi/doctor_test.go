@@ -1,0 +1,44 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/jatah-io/jatah"
+)
+
+func TestDoctor(t *testing.T) {
+	a := newAPI(t, Config{}, perMinute("api", 1, 10))
+	w := a.call("GET", "/v1/doctor", "")
+	var b doctorBody
+	if err := json.Unmarshal(w.Body.Bytes(), &b); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+	}
+	if len(b.Answered) != 1 || b.Answered[0] != b.Node || b.Missing == nil || b.Findings == nil ||
+		slices.ContainsFunc(b.Findings, func(f findingBody) bool { return f.Level != "note" }) {
+		t.Errorf("%s", w.Body)
+	}
+	if w := a.call("GET", "/v1/doctor?all=1", ""); w.Code != http.StatusBadRequest {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := a.call("POST", "/v1/doctor", ""); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	a.node.Close()
+	if w := a.call("GET", "/v1/doctor", ""); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("closed: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestFindingsOverHTTP(t *testing.T) {
+	d := jatah.Diagnosis{Node: "n1", Answered: []string{"n1"}, Missing: []string{"n2"}, Findings: []jatah.Finding{
+		{Check: "packets", Nodes: []string{"n1", "n2"}, Problem: "p", Advice: "a"}, {Check: "clock", Note: true}}}
+	got, err := json.Marshal(doctorOf(&d))
+	want := `{"node":"n1","answered":["n1"],"missing":["n2"],"findings":[{"check":"packets","level":"problem","nodes":["n1","n2"],"problem":"p","advice":"a"},` +
+		`{"check":"clock","level":"note","nodes":[],"problem":"","advice":""}]}`
+	if err != nil || string(got) != want {
+		t.Errorf("%s\nwant %s (%v)", got, want, err)
+	}
+}
