@@ -91,7 +91,7 @@ var errMeta = errors.New("cluster: not a node of ours")
 func newMeta(c Config, inc Incarnation, now time.Time) meta {
 	m := meta{
 		Format: metaVersion, State: joining, Incarnation: inc, Started: now.UnixMilli(),
-		Protocol: PreviousProtocol, HTTP: c.HTTP, Version: c.Version,
+		Protocol: cmp.Or(c.oldest, PreviousProtocol), HTTP: c.HTTP, Version: c.Version,
 		Partitions: c.Ring.Partitions, Seed: c.Ring.Seed, Load: c.Ring.Load, Replication: c.Ring.Replication,
 		Sync: c.SyncInterval, Settle: c.Settle, Grace: c.Grace,
 	}
