@@ -55,6 +55,7 @@ func commands() []command {
 		{"top", "", "show which keys use most and which are refused most", top},
 		{"limits", "", "show the limits of a node, or change one on all nodes", limits},
 		{"forget", "NODE", "stop waiting for a member that will not come back", forget},
+		{"key", "new | list | rotate", "make and change the secrets that nodes encrypt with", key},
 		{"math", "", "work out bursts, waits and what to ask of a limit", work},
 		{"demo", "", "three nodes under load on this machine, one of them killed", runDemo},
 		{"version", "", "print the version", version},

@@ -27,6 +27,10 @@ type Sources struct {
 	fixed   bool
 	streams *streams
 
+	secretFile string // that counts; "": none
+	secret     []byte // its content, unless it can be read once only
+	secretErr  error
+
 	dir     string // "": no limits_dir
 	dirAt   place
 	limits  []Document // of the directory, in the order of their names
@@ -56,7 +60,8 @@ func Read(path string, environ []string, flags []Setting) *Sources {
 			s.readMain(readFile)
 		}
 	}
-	s.findDir()
+	s.findFiles()
+	s.readSecretFile()
 	s.readDir()
 	for range mostReadings {
 		again := s.Again()
@@ -73,13 +78,15 @@ const mostReadings = 10
 
 // Again reads the same files once more, where they are now.
 func (s *Sources) Again() *Sources {
-	n := &Sources{path: s.path, environ: s.environ, flags: s.flags, fixed: s.fixed, streams: s.streams, main: s.main, mainErr: s.mainErr, dir: s.dir, dirAt: s.dirAt}
+	n := &Sources{path: s.path, environ: s.environ, flags: s.flags, fixed: s.fixed, streams: s.streams, main: s.main, mainErr: s.mainErr,
+		secretFile: s.secretFile, dir: s.dir, dirAt: s.dirAt}
 	if s.path != "" && !s.fixed {
 		n.readMain(readFile)
 	}
 	if !bytes.Equal(n.content(), s.content()) { // reading YAML is more work than reading files
-		n.findDir()
+		n.findFiles()
 	}
+	n.readSecretFile()
 	n.readDir()
 	return n
 }
@@ -107,11 +114,12 @@ func (s *Sources) readMain(read func(path string) ([]byte, error)) {
 	s.main = &Document{Name: s.path, Data: data}
 }
 
-// findDir finds out which directory counts, from all that is said about it.
-func (s *Sources) findDir() {
+// findFiles finds out which directory and file of secrets count, from all that is said about them.
+func (s *Sources) findFiles() {
 	l := merge(s.main, s.environ, s.flags)
 	l.placePaths()
 	s.dir, s.dirAt = l.cfg.LimitsDir, l.at[limitsDirPath]
+	s.secretFile = l.secretFile()
 }
 
 // readDir reads the directory as a config map is mounted: limits.yaml is a link to ..data/limits.yaml, and ..data to a hidden folder that has a
@@ -160,6 +168,8 @@ func (s *Sources) readSecret(path string) ([]byte, error) {
 	switch {
 	case path == s.streams.secret:
 		return s.streams.has, nil
+	case path == s.secretFile && (s.secret != nil || s.secretErr != nil):
+		return s.secret, s.secretErr
 	case s.streams.ended || !isStream(path):
 		return readFile(path)
 	}
@@ -197,7 +207,7 @@ func (s *Sources) cannotRead(source string, at place, field string, err error, r
 	s.unread = append(s.unread, Problem{Source: source, Line: at.line, Column: at.column, Field: field, Text: text + "; " + remedy})
 }
 
-// Config is what the sources amount to. The secret's file is read now, and the node's name defaults to the host's. Errors are [Problems] or
+// Config is what the sources amount to. The node's name defaults to the host's. Errors are [Problems] or
 // say that the file could not be read.
 func (s *Sources) Config() (Config, error) {
 	if s.mainErr != nil {
@@ -234,6 +244,11 @@ func (s *Sources) Fingerprint() [sha256.Size]byte {
 		add([]byte(s.mainErr.Error()))
 	}
 	add(s.content())
+	add([]byte(s.secretFile))
+	add(s.secret)
+	if s.secretErr != nil {
+		add([]byte(s.secretErr.Error()))
+	}
 	for _, d := range s.limits {
 		add([]byte(d.Name))
 		add(d.Data)
@@ -248,6 +263,9 @@ func (s *Sources) Fingerprint() [sha256.Size]byte {
 func (s *Sources) Paths() (paths []string) {
 	if s.path != "" && !s.fixed {
 		paths = append(paths, s.path)
+	}
+	if s.secretWatched() {
+		paths = append(paths, s.secretFile)
 	}
 	if s.dir != "" {
 		paths = append(paths, s.dir)
