@@ -207,6 +207,8 @@ func TestRunningNodesChangeTheirSecret(t *testing.T) {
 		if s.findLog("secrets changed") == nil || strings.Contains(s.text(), first) || len(s.members("alive")) != 3 {
 			t.Errorf("%s", s.text())
 		}
+	}
+	for _, s := range servers {
 		terminate(t, s)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // previousProtocol is a commit whose nodes speak the protocol before this one's only.
-const previousProtocol = "c1516268"
+const previousProtocol = "c1516269cfc06458376df317bf57b8f26e4295d8"
 
 // buildPrevious builds the program of that commit, where the history is there.
 func buildPrevious(t *testing.T) string {
