@@ -26,7 +26,11 @@ type Config struct {
 	Join []string
 	// Cluster labels the traffic; nodes of other clusters are ignored. Default "jatah".
 	Cluster string
-	// Secret encrypts it: 16, 24 or 32 bytes. Needed beyond loopback, unless Insecure.
+	// Secrets encrypt it: 16, 24 or 32 random bytes each. The first is used, all are accepted, so that they can be changed one node at a time: see
+	// Node.SetSecrets. Needed beyond loopback, unless Insecure. Where a key belongs follows from the secret that a cluster began with, so
+	// nobody without it can aim keys at one node.
+	Secrets [][]byte
+	// Secret is a list of one. Give one of the two.
 	Secret   []byte
 	Insecure bool
 	// Profile says how patient the failure detector is: "local", "lan" or "wan". Default: by Bind.
@@ -64,6 +68,8 @@ type Config struct {
 	Transport memberlist.Transport
 	// Resolver looks up the names in Join. Default net.DefaultResolver.
 	Resolver cluster.Resolver
+
+	protocol uint8 // see cluster.Config.Protocol
 }
 
 // alone says that the configuration is for one node without a network.
@@ -96,6 +102,9 @@ func (c Config) withDefaults() (Config, error) {
 			return c, fmt.Errorf("%w: %s is %v; it must be at least %v, or 0 for the default", ErrConfig, d.name, d.v, d.min)
 		}
 	}
+	if len(c.Secret) > 0 && len(c.Secrets) > 0 {
+		return c, fmt.Errorf("%w: Secret and Secrets are both set; put it first in Secrets, and leave Secret empty", ErrConfig)
+	}
 	if c.Expect < 0 || c.MaxKeys < 0 {
 		return c, fmt.Errorf("%w: Expect and MaxKeys must not be negative", ErrConfig)
 	}
@@ -105,11 +114,17 @@ func (c Config) withDefaults() (Config, error) {
 func (c Config) cluster() cluster.Config {
 	cc := cluster.Config{Name: c.Node, ClusterName: c.Cluster, Bind: c.Bind, Advertise: c.Advertise, Join: c.Join,
 		Insecure: c.Insecure, Profile: c.Profile, PacketSize: c.PacketSize, HTTP: c.HTTP, Version: c.Version,
-		SyncInterval: c.SyncInterval, Settle: c.Settle, Grace: c.Grace, Resolver: c.Resolver, Transport: c.Transport, Logger: c.Logger}
-	if len(c.Secret) > 0 {
-		cc.Secrets = [][]byte{c.Secret}
-	}
+		SyncInterval: c.SyncInterval, Settle: c.Settle, Grace: c.Grace, Resolver: c.Resolver, Transport: c.Transport, Logger: c.Logger,
+		Secrets: c.secrets(), SecretSeed: true, Protocol: c.protocol}
 	return cc
+}
+
+// secrets are those of both fields.
+func (c Config) secrets() [][]byte {
+	if len(c.Secret) > 0 {
+		return [][]byte{c.Secret}
+	}
+	return c.Secrets
 }
 
 func (c Config) hybrid(n hybrid.Network, r ring.Config, maxMessage int) hybrid.Config {

@@ -13,7 +13,7 @@ var (
 	ErrConfig = cluster.ErrConfig
 	// ErrNameTaken: a live process of the cluster already has this node's name.
 	ErrNameTaken = cluster.ErrNameTaken
-	// ErrMismatch: a setting that all nodes must share differs from the cluster's.
+	// ErrMismatch: a setting that all nodes must share differs from the cluster's, or they speak no protocol in common. See ApartError for one kind of it.
 	ErrMismatch = cluster.ErrMismatch
 	// ErrSecret: the seeds were reached but do not share the secret.
 	ErrSecret = cluster.ErrSecret

@@ -46,6 +46,8 @@ type MemberInfo struct {
 	Silent                    bool          // has not answered this node for three sync intervals
 	Heard                     time.Duration // since it last answered
 	Reserved                  time.Duration // how long its share stays reserved though it is gone; Never: until Forget
+	Protocol                  int           // the newest that it and this node speak; 0: it is gone, or this node is alone
+	Secrets                   []string      // fingerprints of the secrets it accepts, the one it uses first; see Fingerprint. None: it does not tell, or has none
 }
 
 // Info describes the cluster as this node sees it.
@@ -75,6 +77,7 @@ func (n *Node) member(v *cluster.View, m hybrid.MemberInfo) MemberInfo {
 		Share: m.Share, Silent: m.Silent, Heard: m.HeardAgo, Reserved: forever(m.Reserved)}
 	if c, ok := v.Member(m.Name); ok {
 		x.Addr, x.HTTP, x.Version, x.Incarnation = c.Addr, c.HTTP, c.Version, fmt.Sprintf("%016x", c.Incarnation)
+		x.Protocol, x.Secrets = int(c.Protocol), c.Secrets()
 	}
 	if m.Lost {
 		x.State = Failed
@@ -188,5 +191,6 @@ func (n *Node) Stats() Stats {
 	s.Dropped["malformed"] += uint64(c.DropMalformed)
 	s.Dropped["foreign"] = uint64(c.DropForeign)
 	s.Dropped["busy"] = uint64(c.DropBusy)
+	s.Dropped["newer"] = uint64(c.DropNewer)
 	return s
 }

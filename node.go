@@ -14,6 +14,7 @@ import (
 
 	"github.com/jatah-io/jatah/cluster"
 	"github.com/jatah-io/jatah/hybrid"
+	"github.com/jatah-io/jatah/ring"
 )
 
 // Node is one member of a cluster, or a node alone. Make it with Start. Safe for any number of goroutines.
@@ -25,7 +26,8 @@ type Node struct {
 	ready   atomic.Bool
 	leaving atomic.Bool
 	down    atomic.Pointer[error]
-	state   *state // nil: nothing is kept
+	downed  chan struct{} // closed when down is set
+	state   *state        // nil: nothing is kept
 	close   sync.Once
 	err     error
 
@@ -59,13 +61,13 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, joined: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter](), own: map[string]bool{}, topics: newTopics(), began: time.Now()}
+	n := &Node{cfg: cfg, joined: make(chan struct{}), downed: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter](), own: map[string]bool{},
+		topics: newTopics(), began: time.Now()}
 	n.topics.set(topTopic, n.answerTop)
 	n.topics.set(doctorTopic, n.answerDoctor)
 	n.pub = newPublished(n)
 	if cfg.alone() {
-		n.e = hybrid.New(cfg.hybrid(nil, cluster.Config{}.Ring, 0))
-		if err := n.openState(); err != nil {
+		if err := n.openEngine(nil, cluster.Config{}.Ring, 0); err != nil {
 			return nil, err
 		}
 		n.runState()
@@ -75,16 +77,17 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	cc := cfg.cluster()
 	cc.Register = n.pub.reg
-	n.e = hybrid.New(cfg.hybrid(network{n}, cc.Ring, smallMessage))
-	if err := n.openState(); err != nil {
-		return nil, err
-	}
 	n.c, err = cluster.Start(ctx, cc, cluster.Events{
+		// Not before, as where a key belongs depends on the cluster that was found.
+		Ring:     func(r ring.Config) error { return n.openEngine(network{n}, r, smallMessage) },
 		View:     n.setView,
 		Packet:   func(from string, msg []byte) { n.e.Receive(n.e.Now(), from, msg) },
 		Transfer: func(from string, msg []byte) { n.e.ReceiveTransfer(n.e.Now(), from, msg) },
 		Call:     n.answerCall,
-		Down:     func(err error) { n.down.Store(&err) },
+		Down: func(err error) {
+			n.down.Store(&err)
+			close(n.downed)
+		},
 	})
 	if err != nil {
 		n.abandonState()
@@ -96,6 +99,15 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.setView(n.c.View())
 	n.e.Run()
 	return n, nil
+}
+
+// openEngine makes the engine and gives it what the node knows already: what was kept, and what others have published.
+func (n *Node) openEngine(net hybrid.Network, r ring.Config, maxMessage int) error {
+	e := hybrid.New(n.cfg.hybrid(net, r, maxMessage))
+	n.defining.Lock()
+	n.e = e
+	n.defining.Unlock()
+	return n.openState()
 }
 
 // network carries the engine's messages over the cluster. The engine may have something to say before Start has

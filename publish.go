@@ -53,7 +53,9 @@ func newPublished(n *Node) *published {
 		changes: make(chan struct{}, 1)}
 	p.reg = cluster.NewRegister(func(names []string) {
 		n.defining.Lock()
-		n.adopt(names...)
+		if n.e != nil { // else there is nothing yet that could use them: openState adopts all that there are
+			n.adopt(names...)
+		}
 		n.defining.Unlock()
 		p.changed()
 	})

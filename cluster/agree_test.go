@@ -16,7 +16,7 @@ import (
 func TestConstantsMustAgree(t *testing.T) {
 	for field, change := range map[string]func(*Config){
 		"partitions is 101 here and 271 there":       func(c *Config) { c.Ring.Partitions = 101 },
-		"hash seed is 7 here and 0 there":            func(c *Config) { c.Ring.Seed = 7 },
+		"hash seed is another here and there":        func(c *Config) { c.Ring.Seed = 7 },
 		"sync interval is 50ms here and 100ms there": func(c *Config) { c.SyncInterval = 50 * time.Millisecond },
 		"load is 2 here and 1.25 there":              func(c *Config) { c.Ring.Load = 2 },
 	} {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+	"github.com/jatah-io/jatah/ring"
 )
 
 // Events are the callbacks of a cluster; nil ones are left out. None is called before Start is
@@ -20,6 +21,9 @@ import (
 // first shows the sender is delivered, but not before Cluster.View shows it. They must not
 // call Close or Leave.
 type Events struct {
+	// Ring is called once, by Start, when the hash seed is decided and before this node is a member, with Config.Ring as it counts. It
+	// comes before all others. An error ends Start, which returns it.
+	Ring func(ring.Config) error
 	// View gets each new view, in order, from one goroutine. It should be quick: later views wait.
 	View func(*View)
 	// Packet gets what Send sent. It runs on the goroutine that reads all packets off the socket and must
@@ -33,7 +37,7 @@ type Events struct {
 	// The sender's Transfer returns when it has. msg may be kept.
 	Transfer func(from string, msg []byte)
 	// Down is called once if the node has to go, because another process holds its name
-	// by now (ErrNameTaken) or its incarnations are used up. It is closing when this is called.
+	// by now (ErrNameTaken), it has met an older cluster with another hash seed (an *ApartError), or its incarnations are used up. It is closing when this is called.
 	Down func(error)
 }
 
@@ -48,7 +52,8 @@ type Cluster struct {
 	ml         *memberlist.Memberlist
 	tr         *transport
 	sealing    *sealing
-	wire       string // our name to memberlist
+	keyring    *memberlist.Keyring // memberlist's; nil without secrets
+	wire       string              // our name to memberlist
 	addr       netip.AddrPort
 	everywhere bool // bound to all interfaces
 	seeds      []seed
@@ -85,6 +90,8 @@ type Cluster struct {
 	warned     map[string]time.Time
 
 	announce lock // one at a time tells memberlist our metadata
+	rekey    lock // one at a time changes the secrets
+	yielding atomic.Bool
 
 	life   sync.RWMutex // guards closed against spawn
 	closed bool
@@ -108,7 +115,7 @@ func Start(ctx context.Context, cfg Config, ev Events) (*Cluster, error) {
 	c := &Cluster{
 		cfg: cfg, ev: ev, log: cfg.Logger,
 		slots:    make(chan struct{}, maxHandlers),
-		announce: make(lock, 1), leave: make(lock, 1), ended: make(chan struct{}),
+		announce: make(lock, 1), rekey: make(lock, 1), leave: make(lock, 1), ended: make(chan struct{}),
 		signal: make(chan struct{}, 1), first: make(chan struct{}), strangers: make(chan string, 1),
 		peers: make(map[string]*peer), gone: make(map[string]*peer), lost: make(map[string]lostMember),
 		forgotten: make(map[string]goneProcess), warned: make(map[string]time.Time),
@@ -180,6 +187,7 @@ func (c *Cluster) create(ctx context.Context) error {
 			_ = tr.Shutdown()
 			return fmt.Errorf("%w: secrets: %w", ErrConfig, err)
 		}
+		c.keyring = m.Keyring
 	}
 	c.space = c.frameSpace()
 	c.probe = m.ProbeTimeout

@@ -23,8 +23,14 @@ const Never = time.Duration(math.MaxInt64)
 // DefaultPort is used where an address of Bind or Join has no port.
 const DefaultPort = 7946
 
-// Protocol is the version of what this package says on the wire. Nodes of different ones do not join each other.
-const Protocol = 2
+// Protocol is the newest version of what nodes say to each other that this one speaks, and PreviousProtocol the oldest. Nodes that have
+// one in common join each other, and two of them speak the newest that both know: see Member.Protocol.
+const (
+	Protocol         = 3 // what comes after the fields and kinds that a reader knows is left out, see doc.go
+	PreviousProtocol = 2 // datagrams beside memberlist's
+)
+
+const delegateProtocol = 2
 
 // Errors of [Start] and [Config]; match with errors.Is.
 var (
@@ -69,11 +75,16 @@ type Config struct {
 	// "dns+srv://_service._proto.name". Asked at start and again for as long as members are missing.
 	Join []string
 
-	// Secrets encrypt all traffic: 16, 24 or 32 bytes each. The first one encrypts, all
-	// decrypt, so that keys can be changed one node at a time. Needed when Bind or
+	// Secrets encrypt all traffic: 16, 24 or 32 bytes each, at most MaxSecrets. The first one encrypts, all
+	// decrypt, so that they can be changed one node at a time, also while it runs: see SetSecrets. Needed when Bind or
 	// Advertise is not loopback, unless Insecure.
 	Secrets  [][]byte
 	Insecure bool
+	// SecretSeed: the hash seed is that of the cluster which this node joins; where it finds none, one made of the first secret. So
+	// who does not have the secret cannot tell where a key belongs. Ring.Seed must be 0. Without Secrets it does nothing.
+	SecretSeed bool
+	// Protocol is the newest protocol to speak, Protocol or PreviousProtocol, which is for tests of both beside each other. Default Protocol.
+	Protocol uint8
 
 	// Profile is Local, LAN or WAN. Default: Local when Bind is loopback, else LAN.
 	Profile string
@@ -104,12 +115,14 @@ type Config struct {
 	Transport memberlist.Transport
 	// Logger gets this package's lines and memberlist's. Default: slog.Default().
 	Logger *slog.Logger
+
+	oldest uint8 // protocol spoken; of a test, which plays a version to come
 }
 
 // withDefaults is a copy of c with defaults filled in, or an error that names the setting.
 func (c Config) withDefaults() (Config, error) {
 	c.Join = slices.Clone(c.Join)
-	c.Secrets = slices.Clone(c.Secrets)
+	c.Secrets = cloneSecrets(c.Secrets)
 	def := func(s *string, v string) {
 		if *s == "" {
 			*s = v
@@ -137,6 +150,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Ring.Replication == 0 {
 		c.Ring.Replication = ring.DefaultReplication
 	}
+	if c.Protocol == 0 {
+		c.Protocol = Protocol
+	}
 	if c.Resolver == nil {
 		c.Resolver = net.DefaultResolver
 	}
@@ -153,10 +169,14 @@ func (c Config) validate() error {
 	if len(c.ClusterName) > 64 {
 		return fmt.Errorf("%w: cluster name %.20q... has %d bytes, at most 64", ErrConfig, c.ClusterName, len(c.ClusterName))
 	}
-	for i, s := range c.Secrets {
-		if err := memberlist.ValidateKey(s); err != nil {
-			return fmt.Errorf("%w: secret %d has %d bytes, want 16, 24 or 32", ErrConfig, i+1, len(s))
-		}
+	if err := checkSecrets(c.Secrets); err != nil {
+		return err
+	}
+	if c.SecretSeed && c.Ring.Seed != 0 {
+		return fmt.Errorf("%w: a hash seed is given and is to be made of the secret too, choose one", ErrConfig)
+	}
+	if (c.Protocol < PreviousProtocol || c.Protocol > Protocol) && c.oldest == 0 {
+		return fmt.Errorf("%w: protocol %d, want %d or %d", ErrConfig, c.Protocol, PreviousProtocol, Protocol)
 	}
 	switch c.Profile {
 	case "", Local, LAN, WAN:
@@ -229,6 +249,7 @@ func (c Config) memberlistConfig() *memberlist.Config {
 	// Names are unique per process at this level (see meta.go), so a restarted node never has to
 	// reclaim one. Short all the same, should two processes ever draw the same number.
 	m.DeadNodeReclaimTime = time.Second
-	m.DelegateProtocolMin, m.DelegateProtocolMax, m.DelegateProtocolVersion = Protocol, Protocol, Protocol
+	// memberlist refuses by these before anybody can say why, so they stay as they are: what is spoken is agreed by the metadata.
+	m.DelegateProtocolMin, m.DelegateProtocolMax, m.DelegateProtocolVersion = delegateProtocol, delegateProtocol, delegateProtocol
 	return m
 }

@@ -66,6 +66,12 @@ func (c *Cluster) join(ctx context.Context) error {
 	// What the contacts brought is seen by rivals at once, and by the view loop, which Send and
 	// Call need to reach those that are to vouch for a rival, as soon as it has run.
 	c.poke()
+	c.decideSeed()
+	if c.ev.Ring != nil {
+		if err := c.ev.Ring(c.cfg.Ring); err != nil {
+			return err
+		}
+	}
 	return c.claim(ctx)
 }
 

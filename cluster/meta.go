@@ -58,7 +58,7 @@ type meta struct {
 	Incarnation Incarnation
 	Claim       uint64 // higher wins a name
 	Started     int64  // Unix milliseconds; only breaks ties between equal claims
-	Protocol    uint8
+	Protocol    uint8  // the oldest spoken; those of before metaExtra.Protocol speak no other
 	HTTP        string
 	Version     string
 
@@ -73,12 +73,6 @@ type meta struct {
 	Sure bool // knows whether there is a cluster; see View.Unsure
 
 	extra metaExtra
-}
-
-// metaExtra follows meta. Fields may be added at its end without harm to older decoders if their
-// number is raised; who reads fewer or more takes what it knows.
-type metaExtra struct {
-	Register uint8 // registerFormat, if it has a register that can be written to
 }
 
 // marshal writes structs as arrays of their fields, which is short; decoding takes either form.
@@ -97,12 +91,17 @@ var errMeta = errors.New("cluster: not a node of ours")
 func newMeta(c Config, inc Incarnation, now time.Time) meta {
 	m := meta{
 		Format: metaVersion, State: joining, Incarnation: inc, Started: now.UnixMilli(),
-		Protocol: Protocol, HTTP: c.HTTP, Version: c.Version,
+		Protocol: cmp.Or(c.oldest, PreviousProtocol), HTTP: c.HTTP, Version: c.Version,
 		Partitions: c.Ring.Partitions, Seed: c.Ring.Seed, Load: c.Ring.Load, Replication: c.Ring.Replication,
 		Sync: c.SyncInterval, Settle: c.Settle, Grace: c.Grace,
 	}
 	if c.Register != nil {
 		m.extra.Register = registerFormat
+	}
+	if c.Protocol > PreviousProtocol {
+		m.extra.Protocol = c.Protocol
+		m.extra.Seeking = c.SecretSeed && len(c.Secrets) > 0
+		m.tellSecrets(c.Secrets)
 	}
 	return m
 }
@@ -112,7 +111,9 @@ func (m *meta) encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: metadata: %w", err)
 	}
-	b = append(b, arrayOf1, m.extra.Register)
+	if b, err = m.extra.append(b); err != nil {
+		return nil, fmt.Errorf("cluster: metadata: %w", err)
+	}
 	if len(b) > memberlist.MetaMaxSize {
 		return nil, fmt.Errorf("%w: metadata has %d bytes, at most %d: shorten the HTTP address or the version",
 			ErrConfig, len(b), memberlist.MetaMaxSize)
@@ -140,14 +141,6 @@ func decodeMeta(wire string, b []byte) (name string, m meta, err error) {
 	return name, m, nil
 }
 
-// decodeExtra reads what an older process has not written and a newer one may have written more of.
-func decodeExtra(b []byte) (x metaExtra) {
-	if len(b) >= 2 && b[0]&^0xf == arrayOf0 && b[0] > arrayOf0 && b[1] < 0x80 {
-		x.Register = b[1]
-	}
-	return x
-}
-
 func cutLast(s string, sep byte) (before, after string, ok bool) {
 	if i := strings.LastIndexByte(s, sep); i >= 0 {
 		return s[:i], s[i+1:], true
@@ -157,13 +150,15 @@ func cutLast(s string, sep byte) (before, after string, ok bool) {
 
 // differs names the first constant in which two nodes must agree and do not.
 func (m *meta) differs(o *meta) error {
+	if m.speaks(o) == 0 {
+		return fmt.Errorf("%w: protocol is %s here and %s there, which have none in common: upgrade the older one, one release after the other",
+			ErrMismatch, m.protocols(), o.protocols())
+	}
 	for _, f := range []struct {
 		field        string
 		ours, theirs any
 	}{
-		{"protocol", m.Protocol, o.Protocol},
 		{"partitions", m.Partitions, o.Partitions},
-		{"hash seed", m.Seed, o.Seed},
 		{"load", m.Load, o.Load},
 		{"replication", m.Replication, o.Replication},
 		{"sync interval", m.Sync, o.Sync},
@@ -190,10 +185,10 @@ func (m *meta) outranks(o *meta) bool {
 	) < 0
 }
 
-// member is how a view shows the process.
-func (m *meta) member(name, addr string) Member {
+// member is how the view of one process shows another, or itself.
+func (m *meta) member(name, addr string, to *meta) Member {
 	return Member{
-		Name: name, Addr: addr, Incarnation: m.Incarnation, HTTP: m.HTTP, Version: m.Version, Protocol: m.Protocol,
-		Settle: m.Settle, Grace: m.Grace,
+		Name: name, Addr: addr, Incarnation: m.Incarnation, HTTP: m.HTTP, Version: m.Version, Protocol: m.speaks(to),
+		Settle: m.Settle, Grace: m.Grace, secrets: m.extra.Secrets,
 	}
 }

@@ -12,6 +12,9 @@ import (
 // The same form goes over streams, with one frame. It is written and read by hand, in the fixed
 // sizes below, so that a packet costs no allocation and its size is known before it is built;
 // any msgpack library can read it. A receiver incarnation of 0 means: whoever has the address.
+//
+// Newer versions may add fields at the end of both arrays, up to 15, and kinds. Readers from protocol 3 on leave fields out that they do not
+// know, and frames of such kinds, which are counted; so only nodes that speak it are sent any.
 
 // kind of a frame.
 type kind uint8
@@ -93,18 +96,36 @@ type packet struct {
 	from     []byte
 	sender   Incarnation
 	receiver Incarnation
-	frames   int
+	frames   int // of which some may be of kinds that are not known
 	rest     []byte
+}
+
+// arrayOf says whether c begins an array of less than 16 elements, and of at least n, and how many more than that.
+func arrayOf(c byte, n int) (more int, ok bool) {
+	more = int(c&0xf) - n
+	return more, c&^0xf == arrayOf0 && more >= 0
+}
+
+// skipValues is skipValue n times.
+func skipValues(b []byte, n int) ([]byte, bool) {
+	for range n {
+		var ok bool
+		if b, ok = skipValue(b); !ok {
+			return nil, false
+		}
+	}
+	return b, true
 }
 
 // parsePacket reads the header and checks that the frames are whole, so that next cannot fail.
 func parsePacket(b []byte) (packet, error) {
 	var p packet
-	if len(b) < headOverhead || b[0] != arrayOf5 || b[1] != packetVersion || b[2] != str8Tag {
+	if len(b) < headOverhead || b[1] != packetVersion || b[2] != str8Tag {
 		return p, errPacket
 	}
+	more, ok := arrayOf(b[0], 5)
 	n := int(b[3])
-	if len(b) < headOverhead+n {
+	if !ok || len(b) < headOverhead+n {
 		return p, errPacket
 	}
 	p.from, b = b[4:4+n], b[4+n:]
@@ -118,32 +139,40 @@ func parsePacket(b []byte) (packet, error) {
 
 	rest := p.rest
 	for range p.frames {
-		if len(rest) < frameOverhead || rest[0] != arrayOf3 || rest[2] != uint64Tag || rest[11] != bin32Tag {
+		_, end, ok := cutFrame(rest)
+		if !ok {
 			return p, errPacket
 		}
-		if k := kind(rest[1]); k == 0 || k >= kindEnd {
-			return p, errPacket
-		}
-		size := uint64(binary.BigEndian.Uint32(rest[12:]))
-		if uint64(len(rest)-frameOverhead) < size {
-			return p, errPacket
-		}
-		rest = rest[frameOverhead+int(size):]
+		rest = rest[end:]
 	}
-	if len(rest) != 0 {
+	if rest, ok = skipValues(rest, more); !ok || len(rest) != 0 {
 		return p, errPacket
 	}
 	return p, nil
 }
 
+// cutFrame reads the frame at the beginning of b, and where it ends.
+func cutFrame(b []byte) (f frame, end int, ok bool) {
+	if len(b) < frameOverhead || b[1] == 0 || b[1] >= 0x80 || b[2] != uint64Tag || b[11] != bin32Tag {
+		return f, 0, false
+	}
+	more, ok := arrayOf(b[0], 3)
+	size := uint64(binary.BigEndian.Uint32(b[12:]))
+	if !ok || uint64(len(b)-frameOverhead) < size {
+		return f, 0, false
+	}
+	end = frameOverhead + int(size)
+	f = frame{kind: kind(b[1]), id: binary.BigEndian.Uint64(b[3:]), body: b[frameOverhead:end:end]}
+	if more == 0 {
+		return f, end, true
+	}
+	rest, ok := skipValues(b[end:], more)
+	return f, len(b) - len(rest), ok
+}
+
 // next takes the next frame off; call it frames times.
 func (p *packet) next() frame {
-	end := frameOverhead + int(binary.BigEndian.Uint32(p.rest[12:]))
-	f := frame{
-		kind: kind(p.rest[1]),
-		id:   binary.BigEndian.Uint64(p.rest[3:]),
-		body: p.rest[frameOverhead:end:end],
-	}
+	f, end, _ := cutFrame(p.rest)
 	p.rest = p.rest[end:]
 	return f
 }

@@ -171,6 +171,10 @@ func (c *Cluster) dispatch(from *peer, member bool, f frame) {
 		c.request(from, f)
 		return
 	}
+	if f.kind >= kindEnd {
+		c.n.dropNewer.Add(1)
+		return
+	}
 	if !member {
 		c.n.dropUnknown.Add(1)
 		return
@@ -227,7 +231,11 @@ func (d *delegate) NotifyMerge(nodes []*memberlist.Node) error {
 func (c *Cluster) compatible(name string, n *memberlist.Node, theirs *meta) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.meta.differs(theirs); err != nil {
+	err := c.meta.differs(theirs)
+	if err == nil {
+		err = c.sameSeed(name, n.Address(), theirs)
+	}
+	if err != nil {
 		err = fmt.Errorf("%w (node %q at %s)", err, name, n.Address())
 		c.warn(n.Name, "cluster: a node is kept out", "error", err)
 		return err
@@ -310,6 +318,7 @@ func (c *Cluster) alive(n *memberlist.Node) {
 		}
 	}
 	p.update(m)
+	c.older(&m)
 	c.poke()
 }
 

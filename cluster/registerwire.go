@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -55,13 +56,19 @@ func (r record) wire(name string, now time.Time) wireRecord {
 
 // wireReader reads what marshal wrote, field by field. The library would make room for as many elements as a message claims to have
 // before it looks for the first of them, and follow arrays within arrays as deep as they go. After an error all is zero.
+//
+// A struct may have more fields than are known here, at its end: those of newer versions. They are left out. Readers before protocol 3
+// refused them, so what has more is sent only to members that speak it.
 type wireReader struct {
 	d   *msgpack.Decoder
+	in  []byte
+	src *bytes.Reader // of in; d reads no further than it decodes
 	err error
 }
 
 func newWireReader(b []byte) *wireReader {
-	return &wireReader{d: msgpack.NewDecoder(bytes.NewReader(b))}
+	src := bytes.NewReader(b)
+	return &wireReader{d: msgpack.NewDecoder(src), in: b, src: src}
 }
 
 func wireField[T any](r *wireReader, decode func() (T, error)) T {
@@ -76,11 +83,25 @@ func wireField[T any](r *wireReader, decode func() (T, error)) T {
 	return v
 }
 
-// begin reads the head of a struct of so many fields.
-func (r *wireReader) begin(fields int) {
-	if n := wireField(r, r.d.DecodeArrayLen); r.err == nil && n != fields {
+// begin reads the head of a struct of so many fields, and returns what leaves out those that it has besides.
+func (r *wireReader) begin(fields int) (end func()) {
+	n := wireField(r, r.d.DecodeArrayLen)
+	if r.err == nil && n < fields {
 		r.err = fmt.Errorf("%d fields, not %d", n, fields)
 	}
+	return func() { r.skip(n - fields) }
+}
+
+func (r *wireReader) skip(n int) {
+	if r.err != nil || n == 0 {
+		return
+	}
+	rest, ok := skipValues(r.in[len(r.in)-r.src.Len():], n)
+	if !ok {
+		r.err = io.ErrUnexpectedEOF
+		return
+	}
+	_, r.err = r.src.Seek(int64(len(r.in)-len(rest)), io.SeekStart)
 }
 
 func wireList[T any](r *wireReader, one func() T) (list []T) {
@@ -96,14 +117,14 @@ func wireList[T any](r *wireReader, one func() T) (list []T) {
 }
 
 func (r *wireReader) record() (w wireRecord) {
-	r.begin(6)
+	defer r.begin(6)()
 	w.Name, w.Version, w.Origin = wireField(r, r.d.DecodeString), wireField(r, r.d.DecodeUint64), wireField(r, r.d.DecodeUint64)
 	w.Gone, w.Age, w.Value = wireField(r, r.d.DecodeBool), wireField(r, r.d.DecodeDuration), wireField(r, r.d.DecodeBytes)
 	return w
 }
 
 func (r *wireReader) stamp() (s stamp) {
-	r.begin(3)
+	defer r.begin(3)()
 	s.Name, s.Version, s.Origin = wireField(r, r.d.DecodeString), wireField(r, r.d.DecodeUint64), wireField(r, r.d.DecodeUint64)
 	return s
 }
@@ -118,28 +139,30 @@ func (r *wireReader) end() error {
 
 func readControl(b []byte) (m control, err error) {
 	r := newWireReader(b)
-	r.begin(5)
+	more := r.begin(5)
 	m.Op = op(wireField(r, r.d.DecodeUint8))
 	m.Name, m.Addr = wireField(r, r.d.DecodeString), wireField(r, r.d.DecodeString)
 	m.Proc, m.Data = wireField(r, r.d.DecodeUint64), wireField(r, r.d.DecodeBytes)
+	more()
 	return m, r.end()
 }
 
 func readShared(b []byte) (s sharedState, err error) {
 	r := newWireReader(b)
-	r.begin(2)
+	more := r.begin(2)
 	s.Lost = wireList(r, func() (l sharedLost) {
-		r.begin(6)
+		defer r.begin(6)()
 		l.Name, l.Addr = wireField(r, r.d.DecodeString), wireField(r, r.d.DecodeString)
 		l.Incarnation, l.Claim = wireField(r, r.d.DecodeUint64), wireField(r, r.d.DecodeUint64)
 		l.Age, l.Left = wireField(r, r.d.DecodeDuration), wireField(r, r.d.DecodeBool)
 		return l
 	})
 	s.Forgotten = wireList(r, func() (n sharedName) {
-		r.begin(3)
+		defer r.begin(3)()
 		n.Name, n.Proc, n.Addr = wireField(r, r.d.DecodeString), wireField(r, r.d.DecodeUint64), wireField(r, r.d.DecodeString)
 		return n
 	})
+	more()
 	return s, r.end()
 }
 
@@ -157,17 +180,19 @@ func readStamps(b []byte) ([]stamp, error) {
 
 func readDifference(b []byte) (d difference, err error) {
 	r := newWireReader(b)
-	r.begin(3)
+	more := r.begin(3)
 	d.Records = wireList(r, r.record)
 	d.Wants = wireList(r, func() string { return wireField(r, r.d.DecodeString) })
 	d.More = wireField(r, r.d.DecodeBool)
+	more()
 	return d, r.end()
 }
 
 func readKept(b []byte) (k keptRegister, err error) {
 	r := newWireReader(b)
-	r.begin(3)
+	more := r.begin(3)
 	k.Clock, k.Written = wireField(r, r.d.DecodeUint64), wireField(r, r.d.DecodeInt64)
 	k.Records = wireList(r, r.record)
+	more()
 	return k, r.end()
 }

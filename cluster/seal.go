@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -8,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/crc32"
+	"sync"
 	"sync/atomic"
 )
 
@@ -39,12 +41,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // ours says whether a datagram is one of this package's.
 func ours(b []byte) bool { return len(b) > 0 && (b[0] == plainDatagram || b[0] == sealedDatagram) }
 
-// sealing is how one process's datagrams are made and read. Writing is safe for concurrent use, reading is not.
+// sealing is how one process's datagrams are made and read. Writing and changing the secrets is safe for concurrent use, reading is not.
 type sealing struct {
 	label   string
-	secrets [][]byte // none: plain
+	plain   bool // without a secret, which does not change
+	secrets atomic.Pointer[[][]byte]
 	writer  atomic.Pointer[sealer]
+	change  sync.Mutex // one change of the writer at a time
+
 	readers map[[saltSize]byte]cipher.AEAD
+	made    *[][]byte // the secrets that readers were made of
 }
 
 // sealer makes datagrams under one salt.
@@ -55,19 +61,40 @@ type sealer struct {
 }
 
 func newSealing(label string, secrets [][]byte) (*sealing, error) {
-	s := &sealing{label: label, secrets: secrets, readers: make(map[[saltSize]byte]cipher.AEAD)}
-	return s, s.renew()
+	s := &sealing{label: label, plain: len(secrets) == 0, readers: make(map[[saltSize]byte]cipher.AEAD)}
+	return s, s.set(secrets)
 }
+
+// set changes the secrets. What was sealed with one that is gone is refused from the next datagram on.
+func (s *sealing) set(secrets [][]byte) error {
+	s.change.Lock()
+	defer s.change.Unlock()
+	before := s.secrets.Load()
+	s.secrets.Store(&secrets)
+	if before != nil && len(secrets) > 0 && bytes.Equal((*before)[0], secrets[0]) {
+		return nil
+	}
+	return s.renewLocked()
+}
+
+// accepted are the secrets. They must not be changed.
+func (s *sealing) accepted() [][]byte { return *s.secrets.Load() }
 
 // renew begins to seal under another salt.
 func (s *sealing) renew() error {
-	if len(s.secrets) == 0 {
+	s.change.Lock()
+	defer s.change.Unlock()
+	return s.renewLocked()
+}
+
+func (s *sealing) renewLocked() error {
+	if s.plain {
 		return nil
 	}
 	w := &sealer{}
 	_, _ = rand.Read(w.salt[:]) // never fails, see crypto/rand
 	var err error
-	if w.aead, err = s.key(s.secrets[0], w.salt[:]); err != nil {
+	if w.aead, err = s.key(s.accepted()[0], w.salt[:]); err != nil {
 		return err
 	}
 	s.writer.Store(w)
@@ -88,14 +115,14 @@ func (s *sealing) key(secret, salt []byte) (cipher.AEAD, error) {
 
 // head is how many bytes come before the packet in a datagram, and tail how many after it.
 func (s *sealing) head() int {
-	if len(s.secrets) > 0 {
+	if !s.plain {
 		return sealedHead
 	}
 	return 1 + 1 + len(s.label) + crc32.Size
 }
 
 func (s *sealing) tail() int {
-	if len(s.secrets) > 0 {
+	if !s.plain {
 		return tagSize
 	}
 	return 0
@@ -121,8 +148,13 @@ func (s *sealing) seal(b []byte) []byte {
 
 // open gives the packet of a datagram, which it changes; false: it is not whole, or not of a process of this cluster with one of our secrets.
 func (s *sealing) open(b []byte) ([]byte, bool) {
-	if len(s.secrets) == 0 {
+	if s.plain {
 		return s.openPlain(b)
+	}
+	secrets := s.secrets.Load()
+	if secrets != s.made {
+		clear(s.readers) // some may be of a secret that is not accepted any more
+		s.made = secrets
 	}
 	if len(b) < sealedHead+tagSize || b[0] != sealedDatagram {
 		return nil, false
@@ -133,7 +165,7 @@ func (s *sealing) open(b []byte) ([]byte, bool) {
 		packet, err := aead.Open(sealed[:0], nonce, sealed, nil)
 		return packet, err == nil
 	}
-	for _, secret := range s.secrets {
+	for _, secret := range *secrets {
 		aead, err := s.key(secret, b[1:1+saltSize])
 		if err != nil {
 			return nil, false

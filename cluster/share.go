@@ -170,6 +170,9 @@ func (c *Cluster) control(from *peer, b []byte) ([]byte, error) {
 		if err != nil || name != from.name {
 			return nil, fmt.Errorf("%w: control: metadata", errPacket)
 		}
+		if err := c.compatible(name, &from.node, &told); err != nil {
+			return nil, err
+		}
 		c.mu.Lock()
 		from.update(told)
 		c.mu.Unlock()

@@ -14,6 +14,7 @@ type Stats struct {
 	DropUnknown   int64 // from a process that is not a member
 	DropStale     int64 // for or from another incarnation, or a request too old to tell whether it ran
 	DropMalformed int64
+	DropNewer     int64 // parts of packets, of kinds that this version does not know
 	DropForeign   int64 // not from a process with our cluster's name and secret, or damaged on the way
 	DropBusy      int64 // no room in a queue, or all handlers busy
 
@@ -26,10 +27,10 @@ type Stats struct {
 }
 
 type counters struct {
-	packetsIn, packetsOut, streamsOut, bytesIn, bytesOut, sendErrors atomic.Int64
-	dropUnknown, dropStale, dropMalformed, dropForeign, dropBusy     atomic.Int64
-	calls, resends, timeouts, duplicates                             atomic.Int64
-	rejoins, rejoinErrors, strangers, lookupErrors                   atomic.Int64
+	packetsIn, packetsOut, streamsOut, bytesIn, bytesOut, sendErrors        atomic.Int64
+	dropUnknown, dropStale, dropMalformed, dropForeign, dropBusy, dropNewer atomic.Int64
+	calls, resends, timeouts, duplicates                                    atomic.Int64
+	rejoins, rejoinErrors, strangers, lookupErrors                          atomic.Int64
 }
 
 // Stats reads the counters.
@@ -41,7 +42,7 @@ func (c *Cluster) Stats() Stats {
 		PacketsIn: n.packetsIn.Load(), PacketsOut: n.packetsOut.Load(), StreamsOut: n.streamsOut.Load(),
 		BytesIn: n.bytesIn.Load(), BytesOut: n.bytesOut.Load(), SendErrors: n.sendErrors.Load(),
 		DropUnknown: n.dropUnknown.Load(), DropStale: n.dropStale.Load(),
-		DropMalformed: n.dropMalformed.Load(), DropForeign: n.dropForeign.Load(), DropBusy: n.dropBusy.Load(),
+		DropMalformed: n.dropMalformed.Load(), DropForeign: n.dropForeign.Load(), DropBusy: n.dropBusy.Load(), DropNewer: n.dropNewer.Load(),
 		Calls: n.calls.Load(), Resends: n.resends.Load(), Timeouts: n.timeouts.Load(), Duplicates: n.duplicates.Load(),
 		Rejoins: n.rejoins.Load(), RejoinErrors: n.rejoinErrors.Load(), Strangers: n.strangers.Load(), LookupErrors: n.lookupErrors.Load(),
 	}

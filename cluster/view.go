@@ -17,10 +17,16 @@ type Member struct {
 	Incarnation Incarnation
 	HTTP        string // as in its Config
 	Version     string
-	Protocol    uint8
+	Protocol    uint8         // the newest that it and this node speak
 	Settle      time.Duration // as in its Config
 	Grace       time.Duration
+
+	secrets string
 }
+
+// Secrets are the fingerprints of the secrets that the member accepts, the one that it uses first. None: it has none, or does not tell, as
+// those that speak PreviousProtocol do not.
+func (m Member) Secrets() []string { return splitFingerprints(m.secrets) }
 
 // Lost is a member that is gone and still remembered: one that failed until Forget (of those
 // the newest 256), one that left for 10 minutes. A member that is alive is never among them.
@@ -164,7 +170,7 @@ func (c *Cluster) rebuild() bool {
 func (c *Cluster) chooseHolders(s *snapshot) (contested bool) {
 	for _, p := range c.peers {
 		s.byProc[p.proc] = p
-		if p.left || p.meta.State != active {
+		if p.left || p.meta.State != active || p.meta.apart(&c.meta) {
 			continue
 		}
 		if p.name == c.cfg.Name {
@@ -221,9 +227,9 @@ func (c *Cluster) fill(v *View, s *snapshot) {
 	if v.Unsure = c.unsure(time.Now()); !v.Unsure && !c.meta.Sure && c.ready.Load() {
 		c.spawn(func() { c.setMeta(func(m *meta) { m.Sure = true }) })
 	}
-	v.Members = append(v.Members, c.meta.member(c.cfg.Name, c.addr.String()))
+	v.Members = append(v.Members, c.meta.member(c.cfg.Name, c.addr.String(), &c.meta))
 	for name, p := range s.byName {
-		m := p.meta.member(name, p.addr.String())
+		m := p.meta.member(name, p.addr.String(), &c.meta)
 		m.Incarnation = p.inc.Load()
 		v.Members = append(v.Members, m)
 	}

@@ -22,21 +22,23 @@ type clusterBody struct {
 }
 
 type memberBody struct {
-	Name        string  `json:"name"`
-	Addr        string  `json:"addr"`
-	HTTP        string  `json:"http"`
-	Version     string  `json:"version"`
-	State       string  `json:"state"`
-	Incarnation string  `json:"incarnation"`
-	Self        bool    `json:"self"`
-	Since       string  `json:"since,omitempty"` // when it failed or left
-	Partitions  int     `json:"partitions"`      // that it owns
-	LendsTo     int     `json:"lends_to"`        // partitions of which the answering node lends it its share
-	LentBy      int     `json:"lent_by"`         // partitions of which it lends the answering node its share
-	Share       float64 `json:"share"`           // what it lends the answering node, as a part of a limit
-	Silent      bool    `json:"silent"`
-	HeardMS     int64   `json:"heard_ms"`    // since it last answered
-	ReservedMS  *int64  `json:"reserved_ms"` // how long its share stays reserved though it is gone; null: until it is forgotten
+	Name        string   `json:"name"`
+	Addr        string   `json:"addr"`
+	HTTP        string   `json:"http"`
+	Version     string   `json:"version"`
+	State       string   `json:"state"`
+	Incarnation string   `json:"incarnation"`
+	Self        bool     `json:"self"`
+	Since       string   `json:"since,omitempty"` // when it failed or left
+	Partitions  int      `json:"partitions"`      // that it owns
+	LendsTo     int      `json:"lends_to"`        // partitions of which the answering node lends it its share
+	LentBy      int      `json:"lent_by"`         // partitions of which it lends the answering node its share
+	Share       float64  `json:"share"`           // what it lends the answering node, as a part of a limit
+	Silent      bool     `json:"silent"`
+	HeardMS     int64    `json:"heard_ms"`           // since it last answered
+	ReservedMS  *int64   `json:"reserved_ms"`        // how long its share stays reserved though it is gone; null: until it is forgotten
+	Protocol    int      `json:"protocol,omitempty"` // the newest that it and the answering node speak
+	Secrets     []string `json:"secrets,omitempty"`  // fingerprints of those it accepts, the one it uses first
 }
 
 // cluster shows the members and shares as this node sees them.
@@ -58,7 +60,7 @@ func clusterOf(in jatah.Info) clusterBody {
 		c.Members[i] = memberBody{
 			Name: m.Name, Addr: m.Addr, HTTP: m.HTTP, Version: m.Version, State: m.State, Incarnation: m.Incarnation, Self: m.Self,
 			Partitions: m.Partitions, LendsTo: m.LendsTo, LentBy: m.LentBy, Share: finite(m.Share), Silent: m.Silent,
-			HeardMS: ceilDiv(m.Heard, time.Millisecond), ReservedMS: millis(m.Reserved),
+			HeardMS: ceilDiv(m.Heard, time.Millisecond), ReservedMS: millis(m.Reserved), Protocol: m.Protocol, Secrets: m.Secrets,
 		}
 		if !m.Since.IsZero() {
 			c.Members[i].Since = m.Since.UTC().Format(time.RFC3339)

@@ -56,7 +56,8 @@ func (d *decoder) decode(b []byte) (*message, error) {
 	if flags&hasHanded != 0 {
 		m.handed = r.ids(m.handed)
 	}
-	if r.err == nil && r.left() > 0 {
+	// Sections of newer versions come after those that are known here, and are left out with what follows.
+	if r.err == nil && r.left() > 0 && flags < hasNewer {
 		r.err = fmt.Errorf("%d bytes too many", r.left())
 	}
 	if r.err != nil {

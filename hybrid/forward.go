@@ -75,10 +75,7 @@ func decodeForwarded(b []byte) (kind uint64, f forwarded, err error) {
 	if kind = r.u(); r.err != nil || kind != kindForward && kind != kindAnswer {
 		return 0, f, nil
 	}
-	f = forwarded{id: r.u(), inc: r.u(), op: r.u(), limit: r.s(), key: r.s(), permit: r.s(), ttl: r.i(), status: r.u()}
-	if r.err == nil && r.left() > 0 {
-		r.err = fmt.Errorf("%d bytes too many", r.left())
-	}
+	f = forwarded{id: r.u(), inc: r.u(), op: r.u(), limit: r.s(), key: r.s(), permit: r.s(), ttl: r.i(), status: r.u()} // a newer version may say more after it
 	if r.err != nil {
 		return kind, f, fmt.Errorf("%w: %w", errMessage, r.err)
 	}

@@ -72,10 +72,7 @@ func decodeHandOff(b []byte) (*handOff, error) {
 		return nil, fmt.Errorf("%w: transfer of kind %d", errMessage, kind)
 	}
 	h := &handOff{restore: kind == kindRestore, id: r.u(), inc: r.u(), epoch: r.u(), parts: r.b(), fresh: r.b(), since: r.u(), copies: r.copies()}
-	r.began(h)
-	if r.err == nil && r.left() > 0 {
-		r.err = fmt.Errorf("%d bytes too many", r.left())
-	}
+	r.began(h) // a newer version may say more after it
 	if r.err != nil {
 		return nil, fmt.Errorf("%w: %w", errMessage, r.err)
 	}

@@ -121,7 +121,8 @@ func newBits(n int) bits      { return make(bits, (n+7)/8) }
 func (b bits) set(i int)      { b[i/8] |= 1 << (i % 8) }
 func (b bits) has(i int) bool { return i/8 < len(b) && b[i/8]&(1<<(i%8)) != 0 }
 
-// Flags of a message: which sections follow.
+// Flags of a message: which sections follow, in their order. What a newer version has to say besides goes in sections of its own, of higher bits,
+// so that those who do not know them can take the rest. The records within sections have no room for more.
 const (
 	hasProbe = 1 << iota
 	hasOwns
@@ -132,6 +133,7 @@ const (
 	hasWhole
 	hasAcks
 	hasHanded
+	hasNewer // and all bits above it: see decode
 )
 
 func (m *message) sections() (flags uint64) {

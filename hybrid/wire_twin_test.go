@@ -252,7 +252,7 @@ func decodeTwin(b []byte) (*message, error) {
 	if flags&hasHanded != 0 {
 		m.handed = r.ids()
 	}
-	if r.err == nil && r.src.Len() > 0 {
+	if r.err == nil && r.src.Len() > 0 && flags < hasNewer {
 		r.err = fmt.Errorf("%d bytes too many", r.src.Len())
 	}
 	if r.err != nil {

@@ -57,6 +57,7 @@ func commands() []command {
 		{"doctor", "", "look for what is wrong with a cluster, a configuration or this machine", doctor},
 		{"health", "", "ask whether a node is ready: for containers", health},
 		{"forget", "NODE", "stop waiting for a member that will not come back", forget},
+		{"key", "new | list | rotate", "make and change the secrets that nodes encrypt with", key},
 		{"math", "", "work out bursts, waits and what to ask of a limit", work},
 		{"demo", "", "three nodes under load on this machine, one of them killed", runDemo},
 		{"version", "", "print the version", version},

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -96,8 +97,25 @@ func serve(ctx context.Context, c console, args []string) error {
 	if err != nil {
 		return err
 	}
-	return runNode(ctx, sources, cfg, log)
+	return runUntilTogether(ctx, sources, cfg, log)
 }
+
+// runUntilTogether is runNode, again when the node began apart from an older cluster that it has met: now it knows where to find it.
+func runUntilTogether(ctx context.Context, sources *config.Sources, cfg config.Config, log *slog.Logger) error {
+	for {
+		err := runNode(ctx, sources, cfg, log)
+		var apart *jatah.ApartError
+		if !errors.As(err, &apart) || ctx.Err() != nil {
+			return err
+		}
+		log.Warn("starting again, to join the cluster that was there before", "member", apart.Node, "address", apart.Addr)
+		cfg.Node.Join = append(slices.Clone(cfg.Node.Join), apart.Addr)
+		time.Sleep(againTime)
+	}
+}
+
+// againTime is for who asks to find this node gone, and for the address to be free.
+const againTime = 200 * time.Millisecond
 
 func newLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level}
@@ -159,17 +177,19 @@ func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, lo
 		return errors.Join(err, node.Close())
 	}
 	access := accessPart{api: api, log: log}
-	reload.parts = append(reload.parts, rules.prepare, access.prepare)
+	reload.parts = append(reload.parts, rules.prepare, access.prepare, changeSecrets(node, log))
 	defer reload.start(ctx, hangup)()
 	g.open(api)
 	log.Info("joined", "node", node.Name(), "cluster", cmp.Or(node.Addr(), "none"), "limits", len(cfg.Limits))
-	if err := node.Wait(ctx); err != nil && ctx.Err() == nil {
+	if err := waitReady(ctx, node); err != nil {
 		return errors.Join(err, node.Close())
-	} else if err == nil {
+	} else if ctx.Err() == nil && node.Err() == nil {
 		log.Info("ready", "node", node.Name(), "http", ln.Addr().String())
 	}
 
 	select {
+	case <-node.Down():
+		return errors.Join(node.Err(), node.Close())
 	case err := <-failed:
 		return errors.Join(fmt.Errorf("serving HTTP on %s: %w", ln.Addr(), err), node.Close())
 	case <-ctx.Done():
@@ -183,6 +203,23 @@ func serveOn(srv *http.Server, ln net.Listener) error {
 		return srv.ServeTLS(ln, "", "")
 	}
 	return srv.Serve(ln)
+}
+
+// waitReady returns when the node is ready, has gone down, or ctx has ended.
+func waitReady(ctx context.Context, node *jatah.Node) error {
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-node.Down():
+			cancel()
+		case <-wait.Done():
+		}
+	}()
+	if err := node.Wait(wait); err != nil && wait.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // startNode joins the cluster and defines the limits. It does not wait until
@@ -276,8 +313,11 @@ func describeCluster(cfg config.Config) string {
 	if len(cfg.Node.Join) > 0 {
 		text += ", joins " + strings.Join(cfg.Node.Join, " ")
 	}
-	if len(cfg.Node.Secret) > 0 {
+	switch n := len(cfg.Node.Secrets); {
+	case n == 1:
 		return text + ", encrypted"
+	case n > 1:
+		return fmt.Sprintf("%s, encrypted, %d secrets accepted", text, n)
 	}
 	return text + ", not encrypted"
 }

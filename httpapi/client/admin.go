@@ -115,6 +115,8 @@ type Member struct {
 	Silent                    bool          // it does not answer
 	Heard                     time.Duration // since it last answered
 	Reserved                  time.Duration // how long its share stays reserved though it is gone; Never: until it is forgotten
+	Protocol                  int           // the newest that it and the node that answered speak; 0 for one that is gone, and from older nodes
+	Secrets                   []string      // fingerprints of the secrets it accepts, the one it uses first; none: it has none, or does not tell
 }
 
 type memberBody struct {
@@ -127,6 +129,8 @@ type memberBody struct {
 	Share                                         float64
 	HeardMS                                       int64  `json:"heard_ms"`
 	ReservedMS                                    *int64 `json:"reserved_ms"`
+	Protocol                                      int
+	Secrets                                       []string
 }
 
 // UnmarshalJSON reads the answer to GET /v1/cluster.
@@ -153,7 +157,7 @@ func (v *Cluster) UnmarshalJSON(data []byte) error {
 		v.Members[i] = Member{
 			Name: m.Name, Addr: m.Addr, HTTP: m.HTTP, Version: m.Version, State: m.State, Incarnation: m.Incarnation, Self: m.Self,
 			Since: m.Since, Partitions: m.Partitions, LendsTo: m.LendsTo, LentBy: m.LentBy, Share: m.Share, Silent: m.Silent,
-			Heard: wait(&m.HeardMS), Reserved: wait(m.ReservedMS),
+			Heard: wait(&m.HeardMS), Reserved: wait(m.ReservedMS), Protocol: m.Protocol, Secrets: m.Secrets,
 		}
 	}
 	return nil

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"bytes"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -34,8 +32,8 @@ type Config struct {
 	// Node is the configuration of the embedded node. Bind is empty, and the
 	// node alone without a cluster port, as long as no field of cluster is set.
 	Node jatah.Config
-	// SecretFile is the file that holds the secret, "" when it is given
-	// directly or not at all. [Load] has read it into Node.Secret.
+	// SecretFile is the file that holds the secrets, "" when they are given
+	// directly or not at all. [Load] has read it into Node.Secrets.
 	SecretFile string
 	// LimitsDir is a directory with files of limits, "" if there is none. Their limits are in Limits.
 	LimitsDir string
@@ -132,6 +130,7 @@ type loader struct {
 	problems Problems
 
 	mistakable bool // ClientTokenFile is set
+	secretRead bool // cfg.Node.Secrets is what the file of secrets has
 }
 
 // merge reads the layers; limits are the files of limits_dir, which are of the layer of the file.
@@ -222,63 +221,6 @@ func (l *loader) finish() (Config, error) {
 	return l.cfg, nil
 }
 
-// checkSecret settles which of secret and secret_file counts, and refuses a
-// port that is open to the network without either.
-func (l *loader) checkSecret() {
-	direct, hasDirect := l.at["cluster.secret"]
-	file, hasFile := l.at["cluster.secret_file"]
-	switch {
-	case hasDirect && hasFile && direct.layer == file.layer:
-		l.problem(file, "cluster.secret_file", "cluster.secret is given too, at %s: keep one of the two", direct)
-	case hasDirect && hasFile && direct.layer > file.layer:
-		l.cfg.SecretFile = ""
-	case hasDirect && hasFile:
-		l.cfg.Node.Secret = nil
-	}
-	if l.cfg.Node.Insecure || len(l.cfg.Node.Secret) > 0 || l.cfg.SecretFile != "" {
-		return
-	}
-	for _, one := range [][2]string{{"cluster.bind", l.cfg.Node.Bind}, {"cluster.advertise", l.cfg.Node.Advertise}} {
-		field, address := one[0], one[1]
-		at, ok := l.at[field]
-		if !ok || address == "" || isLoopback(address) {
-			continue
-		}
-		l.problem(at, field, "%s can be reached from the network, where anyone could join: "+
-			"set cluster.secret (make one with: openssl rand -base64 32) or cluster.secret_file, "+
-			"use 127.0.0.1, or say insecure: true under cluster", address)
-		return // one of the two is enough to say it
-	}
-}
-
-// readSecret reads the secret's file. A relative path in a configuration file
-// is relative to that file, so that `check` and `serve` agree wherever they
-// are started.
-func (l *loader) readSecret(read func(path string) ([]byte, error)) {
-	at, ok := l.at["cluster.secret_file"]
-	if direct, both := l.at["cluster.secret"]; !ok || both && direct.layer >= at.layer {
-		return
-	}
-	path := l.cfg.SecretFile
-	if at.layer == inFile && !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(at.source), path)
-	}
-	l.cfg.SecretFile = path
-	data, err := read(path)
-	if err != nil {
-		l.problem(at, "cluster.secret_file", "%v", err)
-		return
-	}
-	secret, err := decodeSecret(string(bytes.TrimSpace(data)))
-	if err != nil {
-		l.problem(at, "cluster.secret_file", "%s: %v", path, err)
-		return
-	}
-	l.cfg.Node.Secret = secret
-	// What follows compares layers; the secret now counts as given here.
-	delete(l.at, "cluster.secret")
-}
-
 // placePaths makes relative paths of a configuration file relative to that file, as that of the secret.
 func (l *loader) placePaths() {
 	for field, path := range map[string]*string{"state_dir": &l.cfg.Node.StateDir, limitsDirPath: &l.cfg.LimitsDir} {
@@ -293,20 +235,6 @@ func (l *loader) placePath(field string, path *string) {
 	if at := l.at[field]; at.layer == inFile && *path != "" && !filepath.IsAbs(*path) {
 		*path = filepath.Join(filepath.Dir(at.source), *path)
 	}
-}
-
-func decodeSecret(s string) ([]byte, error) {
-	secret, err := base64.StdEncoding.DecodeString(s)
-	// The value itself must not reach a log through the message.
-	const want = "16, 24 or 32 bytes in base64 (make one with: openssl rand -base64 32)"
-	if err != nil {
-		return nil, errors.New("is not base64: it must be " + want)
-	}
-	switch len(secret) {
-	case 16, 24, 32:
-		return secret, nil
-	}
-	return nil, fmt.Errorf("has %d bytes: it must be %s", len(secret), want)
 }
 
 func isLoopback(address string) bool {

@@ -50,8 +50,8 @@ func TestEveryFieldOfTheFileIsRead(t *testing.T) {
 		HTTP: "127.0.0.1:9090", LogRefusals: true,
 		Node: jatah.Config{
 			Node: "n1", StateDir: "/var/lib/jatah", Cluster: "blue", Bind: "10.0.0.1:7946", Advertise: "192.0.2.1:7946",
-			Join:   []string{"10.0.0.2:7946", "dns+srv://_jatah._tcp.example"},
-			Secret: []byte("0123456789abcdef"), SyncInterval: 200 * time.Millisecond,
+			Join:    []string{"10.0.0.2:7946", "dns+srv://_jatah._tcp.example"},
+			Secrets: [][]byte{[]byte("0123456789abcdef")}, SyncInterval: 200 * time.Millisecond,
 			AskTimeout: 20 * time.Millisecond, Expect: 3, Grace: jatah.Never,
 		},
 		Limits: []jatah.Limit{
@@ -153,7 +153,7 @@ func TestFlagsBeatEnvironmentBeatFile(t *testing.T) {
 func TestEveryFieldHasAVariable(t *testing.T) {
 	values := map[string]string{
 		"http": "127.0.0.1:1", "node": "n", "state_dir": "d", "limits_dir": "l", "log_refusals": "true", "cluster.name": "c", "cluster.bind": "127.0.0.1:2",
-		"cluster.advertise": "127.0.0.1:3", "cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==",
+		"cluster.advertise": "127.0.0.1:3", "cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==", "cluster.secrets": "MDEyMzQ1Njc4OWFiY2RlZg==",
 		"cluster.secret_file": "s", "cluster.insecure": "true", "cluster.sync_interval": "1s",
 		"cluster.ask_timeout": "1s", "cluster.expect": "1", "cluster.grace": "1s",
 		"tokens_file": "t", "insecure_admin": "true", "max_connections": "5", "max_connections_per_address": "5",
@@ -209,8 +209,8 @@ func TestSecretFileIsFoundBesideTheConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(cfg.Node.Secret, secret) {
-		t.Errorf("secret %q", cfg.Node.Secret)
+	if len(cfg.Node.Secrets) != 1 || !slices.Equal(cfg.Node.Secrets[0], secret) {
+		t.Errorf("secret %q", cfg.Node.Secrets)
 	}
 	host, _ := os.Hostname()
 	if cfg.Node.Node != host {
@@ -219,14 +219,14 @@ func TestSecretFileIsFoundBesideTheConfiguration(t *testing.T) {
 
 	// A secret of a later layer is the one that counts.
 	cfg, err = Load(file, []string{"JATAH_CLUSTER_SECRET=MDEyMzQ1Njc4OWFiY2RlZg=="}, nil)
-	if err != nil || string(cfg.Node.Secret) != "0123456789abcdef" {
-		t.Errorf("secret %q, error %v", cfg.Node.Secret, err)
+	if err != nil || string(cfg.Node.Secrets[0]) != "0123456789abcdef" {
+		t.Errorf("secret %q, error %v", cfg.Node.Secrets, err)
 	}
 	other := write(t, filepath.Join(dir, "other"), "MTExMTExMTExMTExMTExMQ==")
 	cfg, err = Load(file, []string{"JATAH_CLUSTER_SECRET=MDEyMzQ1Njc4OWFiY2RlZg=="},
 		[]Setting{{"--secret-file", "cluster.secret_file", other}})
-	if err != nil || string(cfg.Node.Secret) != "1111111111111111" {
-		t.Errorf("secret %q, error %v", cfg.Node.Secret, err)
+	if err != nil || string(cfg.Node.Secrets[0]) != "1111111111111111" {
+		t.Errorf("secret %q, error %v", cfg.Node.Secrets, err)
 	}
 }
 

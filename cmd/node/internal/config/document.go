@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -244,14 +245,23 @@ func (w *walker) limit(n ast.Node, index int) {
 
 // values reads the value of a field, which must be of its kind.
 func (w *walker) values(e entry, path string, k kind, want string) ([]string, bool) {
-	if _, ok := scalar(e.value, k); path == secretPath && !ok {
-		w.problem(e.value, path, "needs %s; this is not a text: put it in quotes", want) // the value is nobody's business
+	if hidden(path) && !texts(e.value) { // the value is nobody's business
+		w.problem(e.value, path, "needs %s; this is not a text: put it in quotes", want)
 		return nil, false
 	}
 	if value, ok := scalar(e.value, word); ok && path == minVersionPath { // a number, which some write as a text
 		return []string{value}, true
 	}
 	return w.reader().Values(valueOf(e.value), path, k, want)
+}
+
+// texts says whether a value is a text, or a list of texts.
+func texts(n ast.Node) bool {
+	if list, ok := n.(*ast.SequenceNode); ok {
+		return !slices.ContainsFunc(list.Values, func(n ast.Node) bool { _, ok := scalar(n, text); return !ok })
+	}
+	_, ok := scalar(n, text)
+	return ok
 }
 
 // filled reads a text that must not be empty.

@@ -44,6 +44,9 @@ func Flags() []Flag {
 const (
 	limitsPath = "limits"
 	secretPath = "cluster.secret"
+	// secretsPath and secretFilePath are two more ways to say it.
+	secretsPath    = "cluster.secrets"
+	secretFilePath = "cluster.secret_file"
 )
 
 // nodeFields has every field outside limits. The secret has no flag: flags
@@ -59,7 +62,8 @@ var nodeFields = slices.Concat([]*field{
 	{"cluster.advertise", "advertise", word, "the address at which the others reach this node, such as 10.0.0.5:7946", setAdvertise},
 	{"cluster.join", "join", list, "addresses of other nodes, such as 10.0.0.6:7946", setJoin},
 	{secretPath, "", text, "16, 24 or 32 bytes in base64", setSecret},
-	{"cluster.secret_file", "secret-file", text, "the name of a file that holds the secret in base64", setText(func(c *Config) *string { return &c.SecretFile })},
+	{secretsPath, "", list, "a list of secrets, each 16, 24 or 32 bytes in base64: the first is used, all are accepted", setSecrets},
+	{secretFilePath, "secret-file", text, "the name of a file with a secret in base64 on each line: the first is used, all are accepted", setText(func(c *Config) *string { return &c.SecretFile })},
 	{"cluster.insecure", "insecure", boolean, "true or false", setBool(func(c *Config) *bool { return &c.Node.Insecure })},
 	{"cluster.sync_interval", "sync-interval", duration, "a duration such as 100ms", setDuration(10*time.Millisecond, func(c *Config) *time.Duration { return &c.Node.SyncInterval })},
 	{"cluster.ask_timeout", "ask-timeout", duration, "a duration such as 50ms", setDuration(time.Millisecond, func(c *Config) *time.Duration { return &c.Node.AskTimeout })},
@@ -133,15 +137,6 @@ func setJoin(c *Config, v []string) error {
 	}
 	c.Node.Join = v
 	return nil
-}
-
-func setSecret(c *Config, v []string) (err error) {
-	if v[0] == "" {
-		c.Node.Secret = nil
-		return nil
-	}
-	c.Node.Secret, err = decodeSecret(v[0])
-	return err
 }
 
 func setExpect(c *Config, v []string) error {

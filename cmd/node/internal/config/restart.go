@@ -1,9 +1,6 @@
 package config
 
-import (
-	"bytes"
-	"slices"
-)
+import "slices"
 
 // NeedRestart names the fields in which next differs from what a node was started with and that it cannot change while it runs.
 func NeedRestart(started, next Config) (fields []string) {
@@ -23,7 +20,7 @@ func NeedRestart(started, next Config) (fields []string) {
 		{"cluster.bind", a.Bind == b.Bind},
 		{"cluster.advertise", a.Advertise == b.Advertise},
 		{"cluster.join", slices.Equal(a.Join, b.Join)},
-		{secretPath, bytes.Equal(a.Secret, b.Secret)},
+		{secretPath, (len(a.Secrets) == 0) == (len(b.Secrets) == 0)}, // others take effect at once
 		{"cluster.insecure", a.Insecure == b.Insecure},
 		{"cluster.sync_interval", a.SyncInterval == b.SyncInterval},
 		{"cluster.ask_timeout", a.AskTimeout == b.AskTimeout},

@@ -30,6 +30,10 @@ type Sources struct {
 	fixed   bool
 	streams *streams
 
+	secretFile string // that counts; "": none
+	secret     []byte // its content, unless it can be read once only
+	secretErr  error
+
 	dir     string // "": no limits_dir
 	dirAt   place
 	limits  []Document // of the directory, in the order of their names
@@ -63,6 +67,7 @@ func Read(path string, environ []string, flags []Setting) *Sources {
 		}
 	}
 	s.findFiles()
+	s.readSecretFile()
 	s.readDir()
 	s.readExtras()
 	for range mostReadings {
@@ -80,13 +85,15 @@ const mostReadings = 10
 
 // Again reads the same files once more, where they are now.
 func (s *Sources) Again() *Sources {
-	n := &Sources{path: s.path, environ: s.environ, flags: s.flags, fixed: s.fixed, streams: s.streams, main: s.main, mainErr: s.mainErr, dir: s.dir, dirAt: s.dirAt, extras: s.extras}
+	n := &Sources{path: s.path, environ: s.environ, flags: s.flags, fixed: s.fixed, streams: s.streams, main: s.main, mainErr: s.mainErr,
+		secretFile: s.secretFile, dir: s.dir, dirAt: s.dirAt, extras: s.extras}
 	if s.path != "" && !s.fixed {
 		n.readMain(readFile)
 	}
 	if !bytes.Equal(n.content(), s.content()) { // reading YAML is more work than reading files
 		n.findFiles()
 	}
+	n.readSecretFile()
 	n.readDir()
 	n.readExtras()
 	return n
@@ -120,6 +127,7 @@ func (s *Sources) findFiles() {
 	l := merge(s.main, s.environ, s.flags)
 	l.placePaths()
 	s.dir, s.dirAt = l.cfg.LimitsDir, l.at[limitsDirPath]
+	s.secretFile = l.secretFile()
 	s.extras = map[string]extra{}
 	for _, name := range l.cfg.files() {
 		s.extras[*name] = extra{}
@@ -186,6 +194,8 @@ func (s *Sources) readSecret(path string) ([]byte, error) {
 	switch {
 	case path == s.streams.secret:
 		return s.streams.has, nil
+	case path == s.secretFile && (s.secret != nil || s.secretErr != nil):
+		return s.secret, s.secretErr
 	case s.streams.ended || !isStream(path):
 		return readFile(path)
 	}
@@ -223,7 +233,7 @@ func (s *Sources) cannotRead(source string, at place, field string, err error, r
 	s.unread = append(s.unread, Problem{Source: source, Line: at.line, Column: at.column, Field: field, Text: text + "; " + remedy})
 }
 
-// Config is what the sources amount to. The secret's file is read now, and the node's name defaults to the host's. Errors are [Problems] or
+// Config is what the sources amount to. The node's name defaults to the host's. Errors are [Problems] or
 // say that the file could not be read.
 func (s *Sources) Config() (Config, error) {
 	if s.mainErr != nil {
@@ -276,6 +286,11 @@ func (s *Sources) Fingerprint() [sha256.Size]byte {
 		add([]byte(s.mainErr.Error()))
 	}
 	add(s.content())
+	add([]byte(s.secretFile))
+	add(s.secret)
+	if s.secretErr != nil {
+		add([]byte(s.secretErr.Error()))
+	}
 	for _, d := range s.limits {
 		add([]byte(d.Name))
 		add(d.Data)
@@ -298,6 +313,9 @@ func (s *Sources) Fingerprint() [sha256.Size]byte {
 func (s *Sources) Paths() (paths []string) {
 	if s.path != "" && !s.fixed {
 		paths = append(paths, s.path)
+	}
+	if s.secretWatched() {
+		paths = append(paths, s.secretFile)
 	}
 	if s.dir != "" {
 		paths = append(paths, s.dir)

@@ -228,7 +228,7 @@ func TestFieldsThatNeedARestartAreNamed(t *testing.T) {
 		if strings.HasPrefix(f.path, edgePath+".") || strings.HasPrefix(f.path, tlsPath+".") || f.path == tokensFilePath || f.path == "insecure_admin" { // changes while the node runs
 			continue
 		}
-		if f.path == limitsDirPath || f.path == "cluster.secret_file" { // may change; shows in the secret
+		if f.path == limitsDirPath || f.path == secretFilePath || f.path == secretsPath { // may change; shows in the secret
 			continue
 		}
 		value := values[f.path]

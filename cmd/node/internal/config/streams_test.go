@@ -33,8 +33,8 @@ func TestASecretFromAPipeIsReadOnce(t *testing.T) {
 	s := Read(write(t, filepath.Join(dir, "jatah.yaml"), "cluster: {bind: 0.0.0.0:7946, secret_file: secret}\n"), nil, nil)
 	for range 3 {
 		cfg, err := s.Config()
-		if err != nil || !slices.Equal(cfg.Node.Secret, secret) {
-			t.Fatalf("%q, %v", cfg.Node.Secret, err)
+		if err != nil || len(cfg.Node.Secrets) != 1 || !slices.Equal(cfg.Node.Secrets[0], secret) {
+			t.Fatalf("%q, %v", cfg.Node.Secrets, err)
 		}
 		s = s.Again()
 	}
