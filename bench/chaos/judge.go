@@ -58,6 +58,7 @@ func (r *run) judge() (all []finding) {
 	for _, t := range r.load.tracks {
 		f := r.find(t, events)
 		f.use, f.worst, f.worstAt = r.use(t)
+		f.flash = math.Inf(-1)
 		for _, flash := range flashes {
 			if flash.rule.name != t.rule.name {
 				continue

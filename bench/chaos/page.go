@@ -67,7 +67,7 @@ func (r *run) write(m report.Meta) (page string, err error) {
 	if _, err := io.WriteString(f, body.String()); err != nil {
 		return "", err
 	}
-	if len(r.broken) > 0 {
+	if len(r.broken) > 0 || r.o.KeepLogs {
 		err = r.keepLogs(filepath.Join(dir, "logs"))
 	}
 	return page, err
@@ -340,6 +340,16 @@ func (r *run) keepLogs(dir string) error {
 		}
 		if err := os.WriteFile(filepath.Join(dir, n.name+".log"), text, 0o644); err != nil {
 			return err
+		}
+		// A state file that could not be used says what is wrong with who wrote it.
+		bad, _ := filepath.Glob(filepath.Join(n.state(), "*.bad-*"))
+		for _, name := range bad {
+			if text, err = os.ReadFile(name); err == nil {
+				err = os.WriteFile(filepath.Join(dir, filepath.Base(name)), text, 0o644)
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
