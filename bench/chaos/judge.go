@@ -165,7 +165,7 @@ func (r *run) heldAtOnce() (n int, at time.Duration) {
 
 // badLine is what no log may have; oddLine what the page shows.
 var (
-	badLine = regexp.MustCompile(`^panic:|^fatal error:|WARNING: DATA RACE|level=ERROR msg="?http: panic`)
+	badLine = regexp.MustCompile(`^panic:|state file cannot be used|^fatal error:|WARNING: DATA RACE|level=ERROR msg="?http: panic`)
 	oddLine = regexp.MustCompile(`level=ERROR`)
 )
 

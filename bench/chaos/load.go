@@ -60,6 +60,7 @@ type load struct {
 	begin  time.Time
 	nodes  []*node
 	tracks []*track // in the order of the rules
+	pace   time.Duration
 
 	decisions atomic.Int64
 	elsewhere atomic.Int64 // when a decision was last made by a fallback, in time since begin
@@ -77,7 +78,7 @@ type load struct {
 }
 
 func newLoad(nodes []*node, rules []rule) *load {
-	l := &load{begin: time.Now(), nodes: nodes, errors: make(map[string]int), wrong: make(map[string]int)}
+	l := &load{begin: time.Now(), nodes: nodes, pace: chaosPace, errors: make(map[string]int), wrong: make(map[string]int)}
 	for i := range l.quick {
 		l.quick[i] = make(map[string]*report.Histogram)
 	}
@@ -98,8 +99,11 @@ func (l *load) track(name string) *track {
 	return nil
 }
 
-// pace is how often each stream asks.
-const pace = 50 * time.Millisecond
+// How often each stream asks. In a soak less often, and for more at once: it shall leave the machine to others.
+const (
+	chaosPace = 50 * time.Millisecond
+	soakPace  = 200 * time.Millisecond
+)
 
 // run asks until ctx ends. Every node has a stream for each limit.
 func (l *load) run(ctx context.Context) {
@@ -119,8 +123,8 @@ func (l *load) run(ctx context.Context) {
 			case j == i%nodes:
 				skew = 0.25*float64(nodes) + 0.75
 			}
-			each := t.rule.offered * float64(t.rule.rate) / float64(nodes) * skew * pace.Seconds()
-			streams.Go(func() { l.stream(ctx, t, n, each, pace) })
+			each := t.rule.offered * float64(t.rule.rate) / float64(nodes) * skew * l.pace.Seconds()
+			streams.Go(func() { l.stream(ctx, t, n, each, l.pace) })
 		}
 	}
 	for _, n := range l.nodes {
@@ -202,7 +206,7 @@ func (l *load) decided(t *track, sent, done time.Duration, d client.Decision) {
 
 // probe asks single takes, of which the time is what a caller waits.
 func (l *load) probe(ctx context.Context, n *node) {
-	tick := time.NewTicker(pace)
+	tick := time.NewTicker(l.pace)
 	defer tick.Stop()
 	for i := 0; ctx.Err() == nil; i++ {
 		if t := l.tracks[i%len(l.tracks)]; n.running() != nil {
@@ -236,7 +240,7 @@ func (l *load) flash(ctx context.Context, name string, rules []rule) {
 		for _, n := range l.nodes {
 			// All nodes together ask for five times the burst within a quarter of a second.
 			each := 5 * float64(r.burst) / float64(len(l.nodes)) / 10
-			streams.Go(func() { l.stream(ctx, t, n, each, pace/2) })
+			streams.Go(func() { l.stream(ctx, t, n, each, chaosPace/2) })
 		}
 	}
 	streams.Wait()

@@ -40,7 +40,8 @@ const (
 	maxPermits = 12
 	permitTTL  = 20 * time.Second
 	floodLimit = "flood"
-	keptLimit  = "kept"  // of a soak: its keys stay in memory
+	keptLimit  = "kept" // of a soak: its keys stay in memory
+	keptBurst  = 1000
 	churnLimit = "churn" // in the files: what a reload changes
 )
 

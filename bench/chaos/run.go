@@ -37,6 +37,10 @@ type run struct {
 	started time.Duration // when the load had been on for a while
 	ended   time.Duration
 	mu      sync.Mutex
+	// Of a soak.
+	walk     *walk
+	plateaus []plateau
+	lost     memory
 }
 
 // brokenf records a broken promise with its moment.
@@ -76,7 +80,11 @@ func Run(ctx context.Context, o Options) (page string, err error) {
 	if err := r.prepare(dir, program); err != nil {
 		return "", err
 	}
-	ended := r.whole(ctx)
+	begin := r.whole
+	if o.Soak > 0 {
+		begin, r.load.pace = r.soak, soakPace
+	}
+	ended := begin(ctx)
 	meta.Took, meta.LoadAfter = time.Since(meta.Start), report.Load()
 	page, failed := r.write(meta)
 	err = errors.Join(ended, failed, r.c.close())
@@ -92,7 +100,7 @@ func (r *run) prepare(dir, program string) error {
 	lines := []string{
 		fmt.Sprintf("{name: %s, algorithm: concurrency, max: %d, ttl: %v, fallback: wait}", permits, maxPermits, permitTTL),
 		fmt.Sprintf("{name: %s, rate: 10/s, burst: 5}", floodLimit),
-		fmt.Sprintf("{name: %s, rate: 20/d, burst: 1000, fallback: wait}", keptLimit),
+		fmt.Sprintf("{name: %s, rate: 20/d, burst: %d}", keptLimit, keptBurst),
 	}
 	for _, l := range r.rules {
 		lines = append(lines, l.definition())
