@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/jatah-io/jatah/bench/internal/proc"
@@ -201,7 +202,7 @@ func (c *cluster) close() error {
 	var failed []error
 	for _, n := range c.nodes {
 		if p := n.take(); p != nil {
-			failed = append(failed, p.Signal(killSignal))
+			failed = append(failed, p.Signal(syscall.SIGKILL))
 			<-p.Ended()
 		}
 		unmount(n.state())

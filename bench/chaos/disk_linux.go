@@ -10,8 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const killSignal = syscall.SIGKILL
-
 // mountSmall gives a directory a disk of its own that is soon full.
 func mountSmall(dir string) error {
 	return unix.Mount("jatah-chaos", dir, "tmpfs", 0, "size=16m")
