@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,6 +18,7 @@ type breaker struct {
 	c     *cluster
 	load  *load
 	watch *watch
+	mu    sync.Mutex
 	stops []time.Duration // how long each node took to end after SIGTERM
 	note  func(format string, a ...any)
 }
@@ -38,6 +40,8 @@ func (b *breaker) do(ctx context.Context, s Step) error {
 		return b.restart(ctx, victims[0])
 	case Rolling:
 		return b.rolling(ctx)
+	case Blackout:
+		return b.blackout(ctx, s)
 	case Join, Gone:
 		return b.visit(ctx, s)
 	case Disk:
@@ -149,6 +153,8 @@ func (b *breaker) restart(ctx context.Context, n *node) error {
 func (b *breaker) stop(n *node) error {
 	n.troubled.Add(1)
 	took, err := n.stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.stops = append(b.stops, took)
 	return err
 }
@@ -160,6 +166,28 @@ func (b *breaker) rolling(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// blackout ends all nodes at once and starts them again.
+func (b *breaker) blackout(ctx context.Context, s Step) error {
+	each := func(f func(n *node) error) error {
+		failed := make([]error, b.c.size)
+		var all sync.WaitGroup
+		for i, n := range b.c.regular() {
+			all.Go(func() { failed[i] = f(n) })
+		}
+		all.Wait()
+		return errors.Join(failed...)
+	}
+	err := each(func(n *node) error {
+		if s.Orderly {
+			return b.stop(n)
+		}
+		n.troubled.Add(1)
+		return n.kill()
+	})
+	pause(ctx, s.For)
+	return errors.Join(err, each(func(n *node) error { return b.up(ctx, n) }))
 }
 
 // visit lets one more node come, stay, and leave in good order, or be killed and forgotten.

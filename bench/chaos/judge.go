@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"regexp"
@@ -69,8 +70,28 @@ func (r *run) judge() (all []finding) {
 			}
 		}
 		all = append(all, f)
+		if r.judgesUse() && f.rule.judged && f.use < leastUse {
+			r.brokenf("limit %s: in all quiet periods together %s of r·t were used, less than %s", f.rule.name, percent(f.use), percent(leastUse))
+		}
 	}
 	return all
+}
+
+// leastUse is of r·t, and more than noise takes away: 0.99 is promised on a machine that has time.
+const leastUse = 0.95
+
+// judgesUse is false where quiet periods are too short to tell.
+func (r *run) judgesUse() bool { return r.o.Soak == 0 && r.o.Quiet >= 5*time.Second }
+
+// judgeErrors: a node that no fault had touched decides. That an answer took too long may be the machine's doing.
+func (r *run) judgeErrors() {
+	r.load.mu.Lock()
+	wrong := maps.Clone(r.load.wrong)
+	r.load.mu.Unlock()
+	delete(wrong, late)
+	if len(wrong) > 0 {
+		r.brokenf("nodes that no fault had touched made no decision: %s", counts(wrong))
+	}
 }
 
 // find judges the excess of one track.

@@ -15,23 +15,24 @@ type Kind string
 
 // The kinds. Those that cut or lose packets need root.
 const (
-	Kill    Kind = "kill"    // kill -9; started again later
-	Pause   Kind = "pause"   // SIGSTOP, later SIGCONT
-	Isolate Kind = "isolate" // a node and all others hear nothing of each other
-	OneWay  Kind = "one-way" // a node does not hear another, which hears it
-	Halves  Kind = "halves"  // two groups hear nothing of each other
-	Corner  Kind = "corner"  // two nodes hear nothing of each other, and all others do
-	Loss    Kind = "loss"    // a part of all packets is lost
-	Restart Kind = "restart" // SIGTERM; started again at once
-	Rolling Kind = "rolling" // all nodes, one after the other
-	Join    Kind = "join"    // one more node comes and leaves in good order
-	Gone    Kind = "gone"    // one more node comes, is killed and forgotten
-	Disk    Kind = "disk"    // the disk of a node's state_dir is full
-	Files   Kind = "files"   // a node can open no more files and connections
-	Clock   Kind = "clock"   // the clock of a node steps, and later back
-	Reload  Kind = "reload"  // the files of all nodes change, and one is broken in between
-	Limits  Kind = "limits"  // limits are defined, changed and removed over the API
-	Keys    Kind = "keys"    // a flood of keys that nobody has seen
+	Kill     Kind = "kill"     // kill -9; started again later
+	Pause    Kind = "pause"    // SIGSTOP, later SIGCONT
+	Isolate  Kind = "isolate"  // a node and all others hear nothing of each other
+	OneWay   Kind = "one-way"  // a node does not hear another, which hears it
+	Halves   Kind = "halves"   // two groups hear nothing of each other
+	Corner   Kind = "corner"   // two nodes hear nothing of each other, and all others do
+	Loss     Kind = "loss"     // a part of all packets is lost
+	Restart  Kind = "restart"  // SIGTERM; started again at once
+	Rolling  Kind = "rolling"  // all nodes, one after the other
+	Blackout Kind = "blackout" // all nodes end at once, killed or in good order, and are started again
+	Join     Kind = "join"     // one more node comes and leaves in good order
+	Gone     Kind = "gone"     // one more node comes, is killed and forgotten
+	Disk     Kind = "disk"     // the disk of a node's state_dir is full
+	Files    Kind = "files"    // a node can open no more files and connections
+	Clock    Kind = "clock"    // the clock of a node steps, and later back
+	Reload   Kind = "reload"   // the files of all nodes change, and one is broken in between
+	Limits   Kind = "limits"   // limits are defined, changed and removed over the API
+	Keys     Kind = "keys"     // a flood of keys that nobody has seen
 )
 
 // trait is what the schedule has to know of a kind.
@@ -47,7 +48,7 @@ func traits() []trait {
 	return []trait{
 		{kind: Kill, victims: 1}, {kind: Pause, victims: 1}, {kind: Isolate, victims: 1, network: true},
 		{kind: OneWay, victims: 2, network: true}, {kind: Halves, victims: 2, network: true}, {kind: Corner, victims: 2, network: true},
-		{kind: Loss, network: true}, {kind: Restart, victims: 1}, {kind: Rolling}, {kind: Join}, {kind: Gone},
+		{kind: Loss, network: true}, {kind: Restart, victims: 1}, {kind: Rolling}, {kind: Blackout}, {kind: Join}, {kind: Gone},
 		{kind: Disk, victims: 1, root: true}, {kind: Files, victims: 1}, {kind: Clock, victims: 1, root: true}, {kind: Reload}, {kind: Limits}, {kind: Keys},
 	}
 }
@@ -80,6 +81,9 @@ func ParseKinds(s string) (all []Kind, err error) {
 	return all, nil
 }
 
+// KindNames are all names, for people.
+func KindNames() string { return joined(Kinds()) }
+
 func joined(all []Kind) string {
 	names := make([]string, len(all))
 	for i, k := range all {
@@ -90,12 +94,13 @@ func joined(all []Kind) string {
 
 // Step is one fault as it was drawn.
 type Step struct {
-	Number int
-	Kind   Kind
-	Nodes  []int         // whom it befalls, from 0
-	For    time.Duration // how long it lasts, for kinds that last
-	Loss   float64       // part of the packets
-	Offset time.Duration // of the clock
+	Number  int
+	Kind    Kind
+	Nodes   []int         // whom it befalls, from 0
+	For     time.Duration // how long it lasts, for kinds that last
+	Loss    float64       // part of the packets
+	Offset  time.Duration // of the clock
+	Orderly bool          // of a blackout: SIGTERM, and not kill -9
 }
 
 // String is a line of the schedule.
@@ -108,6 +113,8 @@ func (s Step) String() string {
 	switch s.Kind {
 	case Loss:
 		fmt.Fprintf(&b, " %.0f %%", 100*s.Loss)
+	case Blackout:
+		b.WriteString(map[bool]string{true: " SIGTERM", false: " kill -9"}[s.Orderly])
 	case Clock:
 		fmt.Fprintf(&b, " by %v", s.Offset)
 	}
@@ -150,6 +157,7 @@ func (s *schedule) next() Step {
 		step.Nodes = order[:s.nodes/2]
 	}
 	step.Loss = 0.05 + 0.35*s.rng.Float64()
+	step.Orderly = s.rng.IntN(2) == 0
 	step.Offset = time.Duration(s.rng.IntN(7200)-3600) * time.Second
 	return step
 }

@@ -228,9 +228,9 @@ func (l *load) probe(ctx context.Context, n *node) {
 }
 
 // flash asks all nodes at once, for a while, for new keys, which are full: the worst there is for nodes that cannot ask.
-func (l *load) flash(ctx context.Context, name string, rules []rule) {
+func (l *load) flash(ctx context.Context, name string, length time.Duration, rules []rule) {
 	var streams sync.WaitGroup
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
 	for _, r := range rules {
 		t := newTrack(r, name)
@@ -280,6 +280,9 @@ func (l *load) failed(ctx context.Context, n *node, troubled bool, err error) {
 	}
 }
 
+// late is the kind of error that a busy machine makes.
+const late = "no answer in time"
+
 // kindOf sorts an error without its details.
 func kindOf(err error) string {
 	var p *client.Problem
@@ -290,7 +293,7 @@ func kindOf(err error) string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		return "no answer in time"
+		return late
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), strings.Contains(err.Error(), "EOF"), strings.Contains(err.Error(), "server closed"):
 		return "connection broken"
 	}

@@ -16,6 +16,7 @@ type Options struct {
 	Faults   []Kind        // nil: all that are possible here
 	Rate     int64         // of each judged limit, per second
 	Race     bool          // build the nodes with the race detector
+	Program  string        // of a node that is built already, instead of building it
 	Out      string        // a directory for the page and, below it, logs and plots
 	KeepLogs bool          // of the nodes, also where no promise is broken
 	// Soak, if above 0, runs for so long with a load on so many Keys, and restarts as the only faults.

@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -87,9 +86,6 @@ func (r *run) head(w io.Writer, m report.Meta, what string) {
 	fmt.Fprintf(w, "`%s`; it took %v.\n\n", m.Command, m.Took.Round(time.Second))
 	fmt.Fprintf(w, "- machine: %s, %d processors, memory %s\n- system: %s, %s\n- load average before and after: %s; %s\n", m.Processor, m.Processors, m.Memory,
 		m.Kernel, m.Go, m.LoadBefore, m.LoadAfter)
-	if info, ok := debug.ReadBuildInfo(); ok {
-		fmt.Fprintf(w, "- this program: %s\n", info.Main.Path)
-	}
 	network := "a network namespace for each node; faults of the network by iptables"
 	if r.c.lab == nil {
 		network = "**all on the loopback interface: nothing was cut off or lost**"
@@ -103,6 +99,7 @@ func (r *run) head(w io.Writer, m report.Meta, what string) {
 func (r *run) body(w *strings.Builder, dir, stem string) error {
 	findings := r.judge()
 	held, at := r.heldAtOnce()
+	r.judgeErrors()
 	fmt.Fprintf(w, "\n%d nodes, %d steps, %d decisions in %v.\n", r.o.Nodes, len(r.steps), r.load.decisions.Load(), (r.ended - r.started).Round(time.Second))
 	excessTable(w, findings)
 	fmt.Fprintf(w, "\nPermits: at most %d of %d were certainly held at once (at %.1f s; outside of cuts and pauses and the %v after), %d taken, %d refused.\n",

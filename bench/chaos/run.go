@@ -71,10 +71,12 @@ func Run(ctx context.Context, o Options) (page string, err error) {
 	if o.Race {
 		flags = append(flags, "-race")
 	}
-	o.Log("building the node")
-	program, err := proc.BuildNode(ctx, dir, flags...)
-	if err != nil {
-		return "", err
+	program := o.Program
+	if program == "" {
+		o.Log("building the node")
+		if program, err = proc.BuildNode(ctx, dir, flags...); err != nil {
+			return "", err
+		}
 	}
 	r := &run{o: o}
 	if err := r.prepare(dir, program); err != nil {
@@ -216,7 +218,7 @@ func (r *run) step(ctx context.Context, s Step) error {
 	r.watch.all(ctx) // what it counts until now is not of this step
 	d := done{Step: s, event: event{from: r.load.now(), kind: s.Kind, step: s.Number, times: 1, nodes: s.Nodes}}
 	switch s.Kind {
-	case Rolling:
+	case Rolling, Blackout:
 		d.event.times = r.o.Nodes
 	case Join, Gone:
 		d.event.times = 2
@@ -228,7 +230,9 @@ func (r *run) step(ctx context.Context, s Step) error {
 	r.load.faulty.Store(true)
 	var flashes sync.WaitGroup
 	flash := func(when string) {
-		flashes.Go(func() { r.load.flash(ctx, fmt.Sprintf("flash-%d-%s", s.Number, when), r.flashRules()) })
+		flashes.Go(func() {
+			r.load.flash(ctx, fmt.Sprintf("flash-%d-%s", s.Number, when), min(2*time.Second, r.o.Quiet/2), r.flashRules())
+		})
 	}
 	flash("begin")
 	if err := b.do(ctx, s); err != nil && ctx.Err() == nil {

@@ -46,12 +46,13 @@ func parse(args []string, stderr io.Writer) (chaos.Options, error) {
 	f.DurationVar(&o.Longest, "longest", o.Longest, "of a fault")
 	f.Int64Var(&o.Rate, "rate", o.Rate, "of each limit that is judged, per second")
 	f.BoolVar(&o.Race, "race", o.Race, "build the nodes with the race detector")
+	f.StringVar(&o.Program, "program", o.Program, "a `file` to run as nodes, instead of building one from this module")
 	f.StringVar(&o.Out, "o", o.Out, "write the page and its plots into this `directory`")
 	f.DurationVar(&o.Soak, "soak", o.Soak, "run for so long with many keys, and with restarts and crashes only")
 	f.IntVar(&o.Keys, "keys", o.Keys, "of a soak")
 	f.BoolVar(&o.KeepLogs, "keep-logs", o.KeepLogs, "of the nodes, also when no promise was broken")
 	quick := f.Bool("quick", false, "short faults and quiet periods, so that a minute has many of them")
-	faults := f.String("faults", "", "only these `kinds`, separated by commas: kill, pause, ... (-faults help lists them)")
+	faults := f.String("faults", "", "only these `kinds`, separated by commas, instead of all: "+chaos.KindNames())
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
