@@ -63,9 +63,9 @@ func (d *savedDef) perNs() float64 {
 // that it keeps as heir, what it handed over and nobody confirmed, its own buckets, and what Restore was given and
 // is not used yet. wall is the time of day now.
 //
-// Credit that other nodes hold counts as spent, since nobody will know. Permits are left out: they end with the node that holds them. It takes the engine's lock for one partition
-// at a time, so that requests that need an owner wait for a moment only. After Close the snapshot is exact; until then what is used after it was
-// taken is forgotten by who restores it.
+// Credit that other nodes hold counts as spent, since nobody will know. Permits are left out: they end with the node that holds them.
+// It takes the engine's lock for one partition at a time, so that requests that need an owner wait for a moment only. After Close the
+// snapshot is exact; until then what is used after it was taken is forgotten by who restores it.
 func (e *Engine) Snapshot(now int64, wall time.Time) []byte {
 	s := &saved{wall: wall.UnixNano()}
 	exact := e.closed.Load()
