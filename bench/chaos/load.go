@@ -292,7 +292,7 @@ func kindOf(err error) string {
 		return fmt.Sprintf("%d %s", p.Status, strings.TrimPrefix(p.Type, "urn:jatah:problem:"))
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
-	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded), strings.Contains(err.Error(), " within "):
 		return late
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), strings.Contains(err.Error(), "EOF"), strings.Contains(err.Error(), "server closed"):
 		return "connection broken"
