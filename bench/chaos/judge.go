@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"regexp"
@@ -83,15 +82,21 @@ const leastUse = 0.95
 // judgesUse is false where quiet periods are too short to tell.
 func (r *run) judgesUse() bool { return r.o.Soak == 0 && r.o.Quiet >= 5*time.Second }
 
-// judgeErrors: a node that no fault had touched decides. That an answer took too long may be the machine's doing.
-func (r *run) judgeErrors() {
+// judgeErrors: a node that no fault had touched decides, unless the machine did not let it run.
+func (r *run) judgeErrors() (all []failure) {
 	r.load.mu.Lock()
-	wrong := maps.Clone(r.load.wrong)
+	all = slices.Clone(r.load.wrong)
 	r.load.mu.Unlock()
-	delete(wrong, late)
-	if len(wrong) > 0 {
-		r.brokenf("nodes that no fault had touched made no decision: %s", counts(wrong))
+	broken := make(map[string]int)
+	for _, f := range all {
+		if f.kind != late && !r.machinePaused(f.at-2*patience, f.at+patience, f.node) {
+			broken[f.kind]++
+		}
 	}
+	if len(broken) > 0 {
+		r.brokenf("nodes that no fault had touched made no decision: %s", counts(broken))
+	}
+	return all
 }
 
 // find judges the excess of one track.
@@ -150,11 +155,13 @@ func (r *run) use(t *track) (all, worst float64, at time.Duration) {
 	return float64(sum) / (float64(t.rule.rate) * length.Seconds()), worst, at
 }
 
-// machinePaused is whether a node noticed a pause in a part of the run.
-func (r *run) machinePaused(from, to time.Duration) bool {
+// machinePaused is whether a node, of some or of all, noticed a pause in a part of the run.
+func (r *run) machinePaused(from, to time.Duration, nodes ...int) bool {
 	r.watch.mu.Lock()
 	defer r.watch.mu.Unlock()
-	return slices.ContainsFunc(r.watch.paused, func(p event) bool { return p.from <= to && from <= p.to })
+	return slices.ContainsFunc(r.watch.paused, func(p event) bool {
+		return p.from <= to && from <= p.to && (len(nodes) == 0 || slices.Contains(nodes, p.nodes[0]))
+	})
 }
 
 // heldAtOnce judges the permits.

@@ -69,8 +69,7 @@ type load struct {
 	mu      sync.Mutex
 	flashes []*track
 	errors  map[string]int // at nodes that had trouble, by kind
-	wrong   map[string]int // at others
-	samples []string       // of these, some with the moment
+	wrong   []failure      // at others
 	quick   [2]map[string]*report.Histogram
 	permits []holding
 	held    int // permits taken in all
@@ -78,7 +77,7 @@ type load struct {
 }
 
 func newLoad(nodes []*node, rules []rule) *load {
-	l := &load{begin: time.Now(), nodes: nodes, pace: chaosPace, errors: make(map[string]int), wrong: make(map[string]int)}
+	l := &load{begin: time.Now(), nodes: nodes, pace: chaosPace, errors: make(map[string]int)}
 	for i := range l.quick {
 		l.quick[i] = make(map[string]*report.Histogram)
 	}
@@ -274,10 +273,15 @@ func (l *load) failed(ctx context.Context, n *node, troubled bool, err error) {
 		l.errors[kind]++
 		return
 	}
-	l.wrong[kind]++
-	if len(l.samples) < 50 {
-		l.samples = append(l.samples, fmt.Sprintf("%.3f s, %s: %v", l.now().Seconds(), n.name, err))
-	}
+	l.wrong = append(l.wrong, failure{l.now(), n.index, kind, err.Error()})
+}
+
+// failure is a request without a decision at a node that no fault had touched.
+type failure struct {
+	at   time.Duration
+	node int
+	kind string
+	text string
 }
 
 // late is the kind of error that a busy machine makes.

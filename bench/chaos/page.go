@@ -99,13 +99,13 @@ func (r *run) head(w io.Writer, m report.Meta, what string) {
 func (r *run) body(w *strings.Builder, dir, stem string) error {
 	findings := r.judge()
 	held, at := r.heldAtOnce()
-	r.judgeErrors()
+	wrong := r.judgeErrors()
 	fmt.Fprintf(w, "\n%d nodes, %d steps, %d decisions in %v.\n", r.o.Nodes, len(r.steps), r.load.decisions.Load(), (r.ended - r.started).Round(time.Second))
 	excessTable(w, findings)
 	fmt.Fprintf(w, "\nPermits: at most %d of %d were certainly held at once (at %.1f s; outside of cuts and pauses and the %v after), %d taken, %d refused.\n",
 		held, maxPermits, at.Seconds(), permitTTL, r.load.held, r.load.denied)
 	useTable(w, findings)
-	r.errorTable(w)
+	r.errorTable(w, wrong)
 	r.latencyTable(w)
 	r.stepTable(w)
 	r.processTable(w)
@@ -152,13 +152,30 @@ func counts(of map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-func (r *run) errorTable(w io.Writer) {
+func (r *run) errorTable(w io.Writer, wrong []failure) {
 	r.load.mu.Lock()
 	defer r.load.mu.Unlock()
 	fmt.Fprint(w, "\n## Requests without a decision\n\n")
-	fmt.Fprintf(w, "At nodes that were down, paused or short of files: %s.\n\nAt all others: %s.\n", orNone(counts(r.load.errors)), orNone(counts(r.load.wrong)))
-	for _, s := range r.load.samples {
-		fmt.Fprintf(w, "- %s\n", s)
+	kinds, lines := make(map[string]int), make(map[string]int)
+	var order []string
+	for _, f := range wrong {
+		kinds[f.kind]++
+		machine := ""
+		if r.machinePaused(f.at-2*patience, f.at+patience, f.node) {
+			machine = " (the machine had paused this node)"
+		}
+		line := fmt.Sprintf("%.0f s, %s: %s%s", f.at.Seconds(), nodeName(f.node), f.text, machine)
+		if lines[line]++; lines[line] == 1 {
+			order = append(order, line)
+		}
+	}
+	fmt.Fprintf(w, "At nodes that were down, paused or short of files: %s.\n\nAt all others: %s.\n\n", orNone(counts(r.load.errors)), orNone(counts(kinds)))
+	for i, line := range order {
+		if i == 20 {
+			fmt.Fprintf(w, "- and %d more of other moments\n", len(order)-i)
+			break
+		}
+		fmt.Fprintf(w, "- %d × %s\n", lines[line], line)
 	}
 }
 
