@@ -299,7 +299,8 @@ func (r *run) plots(w io.Writer, dir, stem string) error {
 		for _, n := range r.c.nodes {
 			l := report.Line{Name: n.name}
 			for _, s := range r.watch.samples {
-				if s.node == n.index {
+				// Without files to open a process cannot tell of itself.
+				if _, told := s.values[one.metric]; told && s.node == n.index {
 					l.Points = append(l.Points, report.Point{X: s.at.Seconds(), Y: s.values[one.metric] / one.per})
 				}
 			}
