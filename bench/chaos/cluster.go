@@ -88,7 +88,7 @@ func (c *cluster) prepare(n *node) error {
 	}
 	var err error
 	n.ask, err = client.New(client.Config{
-		Addrs: []string{n.http}, HTTP: &http.Client{Transport: c.web}, Timeout: patience, Retry: client.Retry{Attempts: 1},
+		Addrs: []string{n.http}, HTTP: &http.Client{Transport: web{c.web}}, Timeout: patience, Retry: client.Retry{Attempts: 1},
 	})
 	return err
 }

@@ -284,8 +284,11 @@ type failure struct {
 	text string
 }
 
-// late is the kind of error that a busy machine makes.
-const late = "no answer in time"
+// Kinds of errors that a busy machine makes.
+const (
+	late   = "no answer in time"
+	unused = "connection closed before its first use"
+)
 
 // kindOf sorts an error without its details.
 func kindOf(err error) string {
@@ -294,6 +297,8 @@ func kindOf(err error) string {
 	switch {
 	case errors.As(err, &p):
 		return fmt.Sprintf("%d %s", p.Status, strings.TrimPrefix(p.Type, "urn:jatah:problem:"))
+	case errors.Is(err, errUnused):
+		return unused
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded), strings.Contains(err.Error(), " within "):
