@@ -83,8 +83,7 @@ func (r *run) restarts(ctx context.Context, end time.Duration) error {
 	order := rng.Perm(r.o.Nodes)
 	after := "the start"
 	for n := 1; ; n++ {
-		// A round that began after the restart.
-		for passes := r.walk.passes.Load() + 2; r.walk.passes.Load() < passes && n > 1 || r.walk.passes.Load() < 1; {
+		for all := r.walk.walked.Load() + int64(r.o.Keys); r.walk.walked.Load() < all; {
 			if pause(ctx, time.Second); ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -186,7 +185,7 @@ func (r *run) soakBody(w *strings.Builder, dir, stem string) error {
 // judgeFlat compares the first plateaus after warm-up with the last.
 func (r *run) judgeFlat(w io.Writer) {
 	fmt.Fprintf(w, "\n%d nodes, %d keys, %d rounds of all keys, %d restarts and crashes, each node in its turn.\n", r.o.Nodes, r.o.Keys, r.walk.passes.Load(), len(r.steps))
-	fmt.Fprintf(w, "\n## Memory\n\nA plateau is sampled when a whole round of all keys has passed since the last node came back, so that every node knows again what it is to know: medians over %v, summed over the "+
+	fmt.Fprintf(w, "\n## Memory\n\nA plateau is sampled when every key has been asked for since the last node came back, so that every node knows again what it is to know: medians over %v, summed over the "+
 		"nodes. Warm-up is until every node has been restarted once. Growth is from the median of the first three plateaus after that to the median of the last three; more than %.0f %% is a failure, "+
 		"of goroutines and files only if it is also more than %d.\n\n", restTime, 100*flat, flatFloor)
 	fmt.Fprint(w, "| plateau | after |")

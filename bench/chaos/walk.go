@@ -9,12 +9,13 @@ import (
 	"github.com/jatah-io/jatah/httpapi/client"
 )
 
-// walk takes from one key after the other, round after round, so that all stay in memory. Its fields are of one goroutine, but passes.
+// walk takes from one key after the other, round after round, so that all stay in memory. took is of one goroutine.
 type walk struct {
 	load   *load
 	nodes  []*node
 	took   []uint16 // tokens of each key that were certainly admitted
 	passes atomic.Int64
+	walked atomic.Int64 // takes in all; any len(took) of them in a row are of all keys
 }
 
 // walkBatch is how many takes are in a request.
@@ -36,6 +37,7 @@ func (w *walk) run(ctx context.Context, perSecond int) {
 			}
 			w.batch(ctx, first, requests[:n])
 			sent += n
+			w.walked.Add(int64(n))
 			due := begin.Add(time.Duration(float64(sent) / float64(perSecond*speed) * float64(time.Second)))
 			if late := time.Since(due); late > time.Second { // what could not be sent is not made up for
 				begin = begin.Add(late)
