@@ -63,9 +63,9 @@ func (d *savedDef) perNs() float64 {
 // that it keeps as heir, what it handed over and nobody confirmed, its own buckets, and what Restore was given and
 // is not used yet. wall is the time of day now.
 //
-// Credit that other nodes hold counts as spent, since nobody will know. It takes the engine's lock for one partition
-// at a time, so that requests that need an owner wait for a moment only. After Close the snapshot is exact; until then what is used after it was
-// taken is forgotten by who restores it.
+// Credit that other nodes hold counts as spent, since nobody will know. Permits are left out: they end with the node that holds them.
+// It takes the engine's lock for one partition at a time, so that requests that need an owner wait for a moment only. After Close the
+// snapshot is exact; until then what is used after it was taken is forgotten by who restores it.
 func (e *Engine) Snapshot(now int64, wall time.Time) []byte {
 	s := &saved{wall: wall.UnixNano()}
 	exact := e.closed.Load()
@@ -109,6 +109,9 @@ func (e *Engine) savePartition(s *saved, p *partition, exact bool, now int64) {
 		lineage = e.inc
 	}
 	for _, x := range p.ledgers {
+		if x.isPermits() { // who holds them tells the owner what is held
+			continue
+		}
 		p.refill(x, now)
 		level := e.own(x, p.level(x, now))
 		if x.m == nil && level >= x.cap && x.cap >= float64(x.limit.spec.Burst) {
@@ -121,8 +124,8 @@ func (e *Engine) savePartition(s *saved, p *partition, exact bool, now int64) {
 		}
 	}
 	for l, b := range p.bases {
-		if l.spec.Fallback != FallbackWait {
-			continue // starts full
+		if l.spec.Fallback != FallbackWait || l.spec.permits() {
+			continue // starts full, or with what its holders tell
 		}
 		p.refill(b, now)
 		r := savedRecord{def: l.saved(), part: p.id, base: true, lineage: lineage, exact: exact}
@@ -186,7 +189,7 @@ func (e *Engine) saveCopies(s *saved, h *handOff, part int, exact bool) {
 // saveCopy is the one place that says what is kept of another owner's ledger.
 func (e *Engine) saveCopy(s *saved, c *copyOf, lineage uint64, exact bool, age int64) {
 	l, ok := e.limits.Load(c.limit)
-	if !ok || c.base && l.spec.Fallback != FallbackWait {
+	if !ok || c.base && l.spec.Fallback != FallbackWait || l.spec.permits() {
 		return
 	}
 	l = l.copied(c)
@@ -230,7 +233,7 @@ func (e *Engine) saveTransfer(s *saved, msg []byte, exact bool) {
 // saveBuckets adds the keys that this node decides on bare buckets. It is the one place that does.
 func (e *Engine) saveBuckets(s *saved, l *Limit, exact bool, now int64) {
 	spec := l.def.Load()
-	if !e.alone() && spec.Mode != Split || l.gone.Load() {
+	if !e.alone() && spec.Mode != Split || l.gone.Load() || spec.permits() {
 		return
 	}
 	if t := l.meters.Load(); t != nil {

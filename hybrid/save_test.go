@@ -356,3 +356,32 @@ func TestRunningClusterIgnoresRecords(t *testing.T) {
 		}
 	}
 }
+
+// Permits are in no file: they end with the node that holds them, and an owner learns from the holders what is held.
+func TestPermitsAreNotSaved(t *testing.T) {
+	_, _, _, owner, holder, other := holding(t, 5, false)
+	for _, n := range []*simNode{owner, holder, other} {
+		s, err := decodeSaved(kindSnapshot, n.e.Snapshot(n.e.Now(), time.Unix(1e9, 0)))
+		if err != nil {
+			t.Fatalf("%s: %v", n.name, err)
+		}
+		if len(s.records) > 0 {
+			t.Errorf("%s: %d records, of which the first is %+v", n.name, len(s.records), s.records[0])
+		}
+	}
+
+	alone := newSingle()
+	l := alone.define(t, permitSpec(2, time.Minute))
+	if p, d := l.Acquire(t.Context(), "k", 0); p == nil {
+		t.Fatalf("no permit: %+v", d)
+	}
+	tokens := alone.define(t, Spec{Name: "tokens", Rate: bucket.Per(1, time.Hour), Burst: 5})
+	tokens.Take(t.Context(), "k", 3)
+	s, err := decodeSaved(kindSnapshot, alone.Snapshot(alone.at, time.Unix(1e9, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.records) != 1 || s.records[0].def.limit != "tokens" {
+		t.Errorf("%+v, want what is left of tokens alone", s.records)
+	}
+}

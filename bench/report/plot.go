@@ -18,6 +18,9 @@ func palette(i int) color.Color {
 	return colors[i%len(colors)]
 }
 
+// shade marks what is behind the lines.
+func shade() color.Color { return color.RGBA{225, 225, 225, 255} }
+
 func glyph(i int) draw.GlyphDrawer {
 	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}}
 	return shapes[i%len(shapes)]

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jatah-io/jatah/cmd/node/internal/envelope"
+	"github.com/jatah-io/jatah/internal/envelope"
 )
 
 // hourly is a limit whose keys gain one token in 36 s. Its fallback is share: with

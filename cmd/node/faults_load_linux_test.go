@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jatah-io/jatah/cmd/node/internal/envelope"
+	"github.com/jatah-io/jatah/internal/envelope"
 )
 
 // stream is a load on one key, through some nodes, until it is stopped.

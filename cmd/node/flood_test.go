@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jatah-io/jatah/cmd/node/internal/envelope"
+	"github.com/jatah-io/jatah/internal/envelope"
 )
 
 // flood is what came of many requests for one key.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jatah-io/jatah/cmd/node/internal/envelope"
+	"github.com/jatah-io/jatah/internal/envelope"
 )
 
 func TestServeAnswersAndEndsWith0OnSIGTERM(t *testing.T) {

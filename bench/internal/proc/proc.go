@@ -28,6 +28,7 @@ type Spec struct {
 	Args    []string
 	Env     []string // "NAME=value", besides the environment of this process
 	Dir     string   // where a file is made that gets what the process prints
+	Log     string   // a file that gets it instead, behind what is there; "": a new one in Dir
 	// Ready returns nil when the process answers, and is asked again while it does not. Nil: it is ready at once.
 	Ready func(context.Context) error
 }
@@ -43,7 +44,7 @@ type Process struct {
 // Start starts a process and waits until it is ready, up to 30 s. When it fails, nothing runs.
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	p := &Process{name: cmp.Or(s.Name, filepath.Base(s.Program)), ended: make(chan struct{})}
-	f, err := os.CreateTemp(s.Dir, "*.log")
+	f, err := s.open()
 	if err != nil {
 		return nil, fmt.Errorf("proc: log of %s: %w", p.name, err)
 	}
@@ -67,6 +68,13 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 		return nil, errors.Join(err, p.end())
 	}
 	return p, nil
+}
+
+func (s Spec) open() (*os.File, error) {
+	if s.Log == "" {
+		return os.CreateTemp(s.Dir, "*.log")
+	}
+	return os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 }
 
 // WaitReady waits until ready returns nil, up to 30 s. It is for processes that become ready only when others run too; those are started with
@@ -99,6 +107,15 @@ func (p *Process) WaitReady(ctx context.Context, ready func(context.Context) err
 
 // PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal. It fails if the process is gone.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
+
+// Ended is closed when the process is gone; then Err tells how it ended.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// Err is nil if the process ended with code 0. Call it when Ended is closed.
+func (p *Process) Err() error { return p.err }
 
 // Stop ends the process. It fails if that had ended by itself, which spoils what was measured.
 func (p *Process) Stop() error {

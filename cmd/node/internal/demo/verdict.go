@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/jatah-io/jatah"
-	"github.com/jatah-io/jatah/cmd/node/internal/envelope"
+	"github.com/jatah-io/jatah/internal/envelope"
 )
 
 // verdict is what the run showed.

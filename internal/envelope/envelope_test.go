@@ -89,3 +89,45 @@ func TestWorstExcessIsThatOfAllIntervals(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAllowanceIsForIntervalsThatMeetIt(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 300 {
+		const rate, burst = 20, 2
+		all := make([]Admission, 1+rng.IntN(30))
+		for i := range all {
+			sent := time.Duration(rng.IntN(2000)) * ms
+			all[i] = Admission{sent, sent + time.Duration(rng.IntN(100))*ms}
+		}
+		besides := make([]Allowance, rng.IntN(4))
+		for i := range besides {
+			from := time.Duration(rng.IntN(2200)-100) * ms
+			besides[i] = Allowance{from, from + time.Duration(rng.IntN(300))*ms, float64(rng.IntN(6))}
+		}
+		worst := math.Inf(-1)
+		for _, from := range all {
+			for _, to := range all {
+				n := 0.0
+				for _, a := range all {
+					if a.Sent >= from.Sent && a.Done <= to.Done {
+						n++
+					}
+				}
+				if n == 0 || to.Done < from.Sent {
+					continue
+				}
+				for _, b := range besides {
+					if from.Sent <= b.To && to.Done >= b.From {
+						n -= b.Tokens
+					}
+				}
+				worst = max(worst, n-rate*(to.Done-from.Sent).Seconds()-burst)
+			}
+		}
+		if got := WorstExcess(all, rate, burst, besides...).Tokens; math.Abs(got-worst) > 1e-6 {
+			t.Fatalf("got %v, want %v, of %v with %v", got, worst, all, besides)
+		}
+	}
+}

@@ -15,6 +15,7 @@
 package envelope
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -33,10 +34,18 @@ type Excess struct {
 	From, To time.Duration
 }
 
+// Allowance is that intervals which have a moment in common with From to To, both
+// included, may have Tokens more: what a promise gives for a fault.
+type Allowance struct {
+	From, To time.Duration
+	Tokens   float64
+}
+
 // WorstExcess finds the interval with the largest excess over a limit of rate
-// tokens per second and burst. It leaves the admissions as they are and takes
-// O(n log n) for n of them.
-func WorstExcess(admissions []Admission, rate, burst float64) Excess {
+// tokens per second and burst, and what it is allowed besides: if intervals meet
+// several allowances these add up. It leaves its arguments as they are and takes
+// O(n log n) for n of both.
+func WorstExcess(admissions []Admission, rate, burst float64, besides ...Allowance) Excess {
 	worst := Excess{Tokens: math.Inf(-1)}
 	if len(admissions) == 0 {
 		return worst
@@ -55,9 +64,22 @@ func WorstExcess(admissions []Admission, rate, burst float64) Excess {
 	tree := newPrefixTree(starts, rate)
 	byEnd := slices.Clone(admissions)
 	slices.SortFunc(byEnd, func(a, b Admission) int { return int(a.Done - b.Done) })
+	besides = slices.Clone(besides)
+	slices.SortFunc(besides, func(a, b Allowance) int { return cmp.Compare(a.From, b.From) })
 	for _, a := range byEnd {
+		// An allowance is met by the intervals that end after it begins, if they begin before it ends.
+		for len(besides) > 0 && besides[0].From <= a.Done {
+			until, in := slices.BinarySearch(starts, besides[0].To)
+			if !in {
+				until--
+			}
+			if until >= 0 {
+				tree.add(until, -besides[0].Tokens)
+			}
+			besides = besides[1:]
+		}
 		last, _ := slices.BinarySearch(starts, a.Sent)
-		tree.increment(last)
+		tree.add(last, 1)
 		value, first := tree.maximum(last)
 		if excess := value - rate*a.Done.Seconds() - burst; excess > worst.Tokens {
 			worst = Excess{Tokens: excess, From: starts[first], To: a.Done}
@@ -66,7 +88,7 @@ func WorstExcess(admissions []Admission, rate, burst float64) Excess {
 	return worst
 }
 
-// prefixTree is an array with two operations in logarithmic time: add one to a
+// prefixTree is an array with two operations in logarithmic time: add to a
 // prefix, find the maximum of a prefix. It is a segment tree whose nodes hold
 // what was added to their whole range and the maximum below.
 type prefixTree struct {
@@ -102,19 +124,19 @@ func (t *prefixTree) pull(node int) {
 	t.best[node], t.where[node] = t.best[child]+t.added[node], t.where[child]
 }
 
-// increment adds one to the leaves 0 to last.
-func (t *prefixTree) increment(last int) { t.incrementBelow(1, 0, t.size-1, last) }
+// add adds to the leaves 0 to last.
+func (t *prefixTree) add(last int, value float64) { t.addBelow(1, 0, t.size-1, last, value) }
 
-func (t *prefixTree) incrementBelow(node, low, high, last int) {
+func (t *prefixTree) addBelow(node, low, high, last int, value float64) {
 	if high <= last {
-		t.added[node]++
-		t.best[node]++
+		t.added[node] += value
+		t.best[node] += value
 		return
 	}
 	middle := (low + high) / 2
-	t.incrementBelow(2*node, low, middle, last)
+	t.addBelow(2*node, low, middle, last, value)
 	if last > middle {
-		t.incrementBelow(2*node+1, middle+1, high, last)
+		t.addBelow(2*node+1, middle+1, high, last, value)
 	}
 	t.pull(node)
 }
