@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"hash/maphash"
 	"log/slog"
 	"net/http"
@@ -44,6 +45,11 @@ type Config struct {
 	// Edges are those of the program's own middleware, as they are now: GET /v1/edge and /v1/penalties tell of them too, and DELETE /v1/penalties
 	// lifts what they paused. Forward auth does not ask them; its edge is set with [Handler.SetEdge]. Many goroutines call it at once. Nil: none.
 	Edges func() []*edge.Edge
+
+	// Decided is called with each call that was decided, also of refusals and of what could not be decided, before it is answered: for traces. Not with those of
+	// forward auth: edge.Config has the same for them. It gets the
+	// request's context, runs on the request's goroutine and delays the answer; many goroutines call it at once. Nil: nobody is told.
+	Decided func(ctx context.Context, d *Decided)
 
 	// Logger gets the few things worth a line; requests are not logged. Nil: slog.Default.
 	Logger *slog.Logger
@@ -119,7 +125,7 @@ func New(node *jatah.Node, cfg Config) *Handler {
 		h.refused = refusals.New(cfg.Logger, 0)
 	}
 	h.scratch.New = func() any { return new(scratch) }
-	h.take = h.decision((*jatah.Limiter).Take)
+	h.take = h.decision(h.observed("take", (*jatah.Limiter).Take))
 	h.register()
 	_ = node.Answer(penaltiesTopic, h.answerPenalties) // the topic is a good one
 	return h
@@ -152,8 +158,8 @@ type route struct {
 func (h *Handler) routes() []route {
 	all := []route{
 		{"POST", "/v1/take", h.take},
-		{"POST", "/v1/refund", h.decision((*jatah.Limiter).Refund)},
-		{"POST", "/v1/charge", h.decision((*jatah.Limiter).Charge)},
+		{"POST", "/v1/refund", h.decision(h.observed("refund", (*jatah.Limiter).Refund))},
+		{"POST", "/v1/charge", h.decision(h.observed("charge", (*jatah.Limiter).Charge))},
 		{"POST", "/v1/take-all", h.answering(h.decideAll)},
 		{"POST", "/v1/acquire", h.acquire},
 		{"POST", "/v1/release", h.release},
