@@ -145,7 +145,9 @@ func TestKeysAreInSpansOnlyIfAskedFor(t *testing.T) {
 		for _, do := range []func(){
 			func() { tracer.Take(t.Context(), l, "secret", 1) },
 			func() { tracer.Take(t.Context(), l, strings.Repeat("secret", 1000), 1) },
-			func() { tracer.TakeAll(t.Context(), node, []jatah.Request{{Limit: "api", Key: "secret"}, {Limit: "api", Key: "secret"}}) },
+			func() {
+				tracer.TakeAll(t.Context(), node, []jatah.Request{{Limit: "api", Key: "secret"}, {Limit: "api", Key: "secret"}})
+			},
 			func() { post(t, h, "/v1/take", `{"limit":"api","key":"secret"}`) },
 		} {
 			do()
