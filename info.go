@@ -123,6 +123,9 @@ type Stats struct {
 	StateFailures         uint64            // attempts to write it that failed
 	Dropped               map[string]uint64 // packets dropped, by reason
 	Tick                  time.Duration     // gauge: what the last sync took
+	Ticks                 Histogram         // what syncs took
+	Rejoins, RejoinErrors uint64            // attempts to reach seeds and lost members after the start; those that failed
+	LookupErrors          uint64            // names in Config.Join that could not be looked up
 }
 
 // LimitStats counts the decisions of one limit.
@@ -131,6 +134,7 @@ type LimitStats struct {
 	Mode      Mode
 	Decisions []DecisionCount // every combination that occurred
 	DryRun    uint64          // denials that dry run turned into admissions
+	Near      uint64          // admissions that left less than a fifth of the burst, as far as this node knew: by Decision.Remaining
 	Keys      int             // gauge
 	Merged    uint64          // sliding logs that were full, so that neighbours were merged: raise MaxLog if that matters
 	Permits   int             // gauge: permits that this node holds
@@ -146,22 +150,25 @@ type DecisionCount struct {
 // AskStats is about requests that waited for an owner.
 type AskStats struct {
 	Sent, Resent, TimedOut uint64 // messages; repeats among them; requests given up
+	Silent                 uint64 // requests decided by fallback because the owner was silent: not asked, or given up before their time was over
+	Canceled               uint64 // requests whose context ended before the owner answered
 	InFlight               int    // gauge
 	Latency                Histogram
 }
 
-// Histogram is a distribution of durations: Counts[i] are those up to Bounds[i], the last those above. Not cumulative.
+// Histogram is a distribution of durations: Counts[i] are those up to Bounds[i], the last those above; Fine has them by finer bounds. Neither is
+// cumulative. For the fields: go doc github.com/jatah-io/jatah/hybrid.Histogram
 type Histogram = hybrid.Histogram
 
 // Stats returns the counters.
 func (n *Node) Stats() Stats {
 	h := n.e.Stats()
-	s := Stats{Ask: AskStats{h.Asks, h.Resent, h.TimedOut, h.InFlight, h.AskLatency}, Members: 1,
+	s := Stats{Ask: AskStats{h.Asks, h.Resent, h.TimedOut, h.Silent, h.Canceled, h.InFlight, h.AskLatency}, Members: 1,
 		Accounts: h.Accounts, Active: h.Active, Ledgers: h.Ledgers, Buckets: h.Buckets, Evictions: h.Evictions, Overflows: h.Overflows,
-		Debt: h.Debt, Pauses: h.Pauses, HandOffsIn: h.HandOffsIn, HandOffsOut: h.HandOffsOut, HandOffsLost: h.HandOffsLost, Tick: h.Tick,
+		Debt: h.Debt, Pauses: h.Pauses, HandOffsIn: h.HandOffsIn, HandOffsOut: h.HandOffsOut, HandOffsLost: h.HandOffsLost, Tick: h.Tick, Ticks: h.Ticks,
 		Dropped: map[string]uint64{"malformed": h.Malformed, "stale": h.Stale, "unsent": h.Unsent}}
 	for _, l := range h.Limits {
-		x := LimitStats{Name: l.Name, Mode: l.Mode, DryRun: l.DryRun, Keys: l.Keys, Merged: l.Merged, Permits: l.Permits}
+		x := LimitStats{Name: l.Name, Mode: l.Mode, DryRun: l.DryRun, Near: l.Near, Keys: l.Keys, Merged: l.Merged, Permits: l.Permits}
 		for src := range hybrid.Sources {
 			for _, d := range []DecisionCount{{true, Source(src), l.Allowed[src]}, {false, Source(src), l.Denied[src]}} {
 				if d.Count > 0 {
@@ -186,6 +193,7 @@ func (n *Node) Stats() Stats {
 		}
 	}
 	s.PacketsIn, s.PacketsOut, s.BytesIn, s.BytesOut = uint64(c.PacketsIn), uint64(c.PacketsOut), uint64(c.BytesIn), uint64(c.BytesOut)
+	s.Rejoins, s.RejoinErrors, s.LookupErrors = uint64(c.Rejoins), uint64(c.RejoinErrors), uint64(c.LookupErrors)
 	s.Dropped["unknown"] = uint64(c.DropUnknown)
 	s.Dropped["stale"] += uint64(c.DropStale)
 	s.Dropped["malformed"] += uint64(c.DropMalformed)

@@ -45,7 +45,9 @@ func (h *Handler) answerBatch(r *http.Request, s *scratch) (p *problem) {
 			s.asks = append(s.asks, jatah.Ask{Limiter: it.limiter, Key: it.key, Cost: it.cost})
 		}
 	}
+	began := h.now()
 	s.decisions = h.node.AppendBatch(r.Context(), s.decisions, s.asks)
+	h.tellOfItems(r.Context(), "batch", began, s.items, s.decisions)
 	h.appendResults(s)
 	return nil
 }

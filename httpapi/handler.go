@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"hash/maphash"
 	"log/slog"
 	"net/http"
@@ -47,6 +48,11 @@ type Config struct {
 
 	// Access says who may call what; see [Handler.SetAccess]. Without tokens admin calls are answered on this machine only.
 	Access Access
+
+	// Decided is called with each call that was decided, also of refusals and of what could not be decided, before it is answered: for traces. Not with those of
+	// forward auth: edge.Config has the same for them. It gets the
+	// request's context, runs on the request's goroutine and delays the answer; many goroutines call it at once. Nil: nobody is told.
+	Decided func(ctx context.Context, d *Decided)
 
 	// Logger gets the few things worth a line; requests are not logged. Nil: slog.Default.
 	Logger *slog.Logger
@@ -125,7 +131,7 @@ func New(node *jatah.Node, cfg Config) *Handler {
 	h.gate.log = cfg.Logger
 	h.SetAccess(cfg.Access)
 	h.scratch.New = func() any { return new(scratch) }
-	h.take = h.decision((*jatah.Limiter).Take)
+	h.take = h.decision(h.observed("take", (*jatah.Limiter).Take))
 	h.register()
 	_ = node.Answer(penaltiesTopic, h.answerPenalties) // the topic is a good one
 	return h
@@ -167,8 +173,8 @@ const open Role = 0
 func (h *Handler) routes() []route {
 	all := []route{
 		{"POST", "/v1/take", RoleTake, h.take},
-		{"POST", "/v1/refund", RoleTake, h.decision((*jatah.Limiter).Refund)},
-		{"POST", "/v1/charge", RoleTake, h.decision((*jatah.Limiter).Charge)},
+		{"POST", "/v1/refund", RoleTake, h.decision(h.observed("refund", (*jatah.Limiter).Refund))},
+		{"POST", "/v1/charge", RoleTake, h.decision(h.observed("charge", (*jatah.Limiter).Charge))},
 		{"POST", "/v1/take-all", RoleTake, h.answering(h.decideAll)},
 		{"POST", "/v1/acquire", RoleTake, h.acquire},
 		{"POST", "/v1/release", RoleTake, h.release},

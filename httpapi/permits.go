@@ -111,7 +111,11 @@ func (h *Handler) acquire(w http.ResponseWriter, r *http.Request) {
 		h.renew(w, r, l, &b)
 		return
 	}
+	began := h.now()
 	permit, d := l.Acquire(r.Context(), b.key, b.ttl)
+	if h.cfg.Decided != nil {
+		h.tell(r.Context(), "acquire", began, DecidedTake{l.Terms(b.key).Name, b.key, 1, d})
+	}
 	if d.Err != nil {
 		writeProblem(w, h.problemOf(d.Err, string(b.limit)))
 		return

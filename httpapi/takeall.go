@@ -28,7 +28,9 @@ func (h *Handler) decideAll(ctx context.Context, s *scratch, deny int) (a answer
 		}
 		asks[i] = jatah.Request{Limit: it.face.Name, Key: it.key, Cost: it.cost, Plan: string(it.plan)}
 	}
+	began := h.now()
 	r := h.node.TakeAll(ctx, asks)
+	h.tellOfItems(ctx, "take-all", began, items, r.Decisions)
 	if r.Err != nil {
 		return a, h.problemOfAll(r, items)
 	}

@@ -219,7 +219,7 @@ func (e *Engine) serve(a *account, g *grant, now int64) {
 			if w.hold != nil {
 				a.setAside(w.hold, w.cost, SourceOwner)
 			}
-			e.stats.askTime(now - k.started)
+			e.stats.asking.note(now - k.started)
 			d := a.decision(true, SourceOwner, now)
 			d.Delay = a.departs(g)
 			w.done <- d
@@ -237,7 +237,7 @@ func (e *Engine) serve(a *account, g *grant, now int64) {
 		if retry == 0 {
 			break // covered, but not granted: others were first, or it takes a tick. Ask again
 		}
-		e.stats.askTime(now - k.started)
+		e.stats.asking.note(now - k.started)
 		a.denied.Add(w.cost)
 		w.done <- a.denial(a.limit, w.cost, retry, SourceOwner, now)
 		k.waiters = k.waiters[1:]
@@ -362,6 +362,7 @@ func (e *Engine) expire(a *account, now int64) {
 
 // giveUp decides all waiters of an account by fallback, because its owner is silent.
 func (e *Engine) giveUp(a *account, now int64) {
+	e.stats.silent.Add(uint64(len(a.ask.waiters)))
 	for _, w := range a.ask.waiters {
 		w.done <- e.fallInto(a, w.cost, w.hold, now)
 	}

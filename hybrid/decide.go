@@ -30,6 +30,7 @@ func (e *Engine) begin(now int64, l *Limit, key string, cost int64) (Decision, *
 	}
 	e.bind(a)
 	if a.owner == nil || e.silent(a.owner, now) {
+		e.stats.silent.Add(1)
 		return e.fallInto(a, cost, nil, now), nil
 	}
 	if !a.live && a.g > 0 && now-a.idleAt > 10*e.tick {

@@ -195,6 +195,7 @@ func New(cfg Config) *Engine {
 		byName: map[string]*peer{}, byGen: map[uint64]*account{}, standby: map[int]*standby{},
 		parallel: runtime.GOMAXPROCS(0),
 	}
+	e.stats.init()
 	e.zero = e.epoch.UnixNano() - 1
 	e.anchor.Store(e.zero)
 	e.wallClock = func() int64 { return time.Now().UnixNano() }
@@ -265,6 +266,11 @@ func (e *Engine) askLoop() {
 // tick, which the monotonic clock does not show.
 func (e *Engine) Tick(now int64, late time.Duration) {
 	start := time.Now()
+	defer func() {
+		took := int64(time.Since(start))
+		e.stats.tick.Store(took)
+		e.stats.ticking.note(took)
+	}()
 	e.tickTop(now)
 	e.expirePermits(now, late)
 	if e.alone() {
@@ -278,7 +284,6 @@ func (e *Engine) Tick(now int64, late time.Duration) {
 	e.doTick(now, int64(late))
 	e.unlock()
 	e.tickKeys(now)
-	e.stats.tick.Store(int64(time.Since(start)))
 }
 
 // Receive takes in a message from a member. It keeps nothing of msg, which must not change before it returns.

@@ -39,7 +39,8 @@ type Limit struct {
 	round      uint64                     // of Engine.settleSpent that is next, under Engine.mu
 	onCredit   uint64                     // decisions on credit that were reported last, under Engine.mu
 	dryRun     *xsync.Counter
-	top        *top // shared with the plans
+	near       *xsync.Counter // decisions that left little, see nearly
+	top        *top           // shared with the plans
 	gone       *atomic.Bool
 	parent     *atomic.Pointer[Limit]
 	warned     atomic.Bool // that an owner does not know the limit
@@ -114,7 +115,7 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 	now := e.now()
 	l, ok := e.limits.Load(s.Name)
 	if !ok {
-		l = &Limit{e: e, keys: keytable.New[purse](), bulk: xsync.NewCounter(), bulkTokens: xsync.NewCounter(), buckets: bucket.NewTable(own.params, e.cfg.MaxKeys), dryRun: xsync.NewCounter(),
+		l = &Limit{e: e, keys: keytable.New[purse](), bulk: xsync.NewCounter(), bulkTokens: xsync.NewCounter(), buckets: bucket.NewTable(own.params, e.cfg.MaxKeys), dryRun: xsync.NewCounter(), near: xsync.NewCounter(),
 			meters: &atomic.Pointer[bucket.MeterTable]{}, plans: &atomic.Pointer[planTable]{}, gone: &atomic.Bool{}, parent: &atomic.Pointer[Limit]{}, top: newTop(now)}
 		l.root = l
 		for i := range l.counts {
@@ -304,7 +305,11 @@ func (l *Limit) start(s *Spec, key string, cost int64) (Decision, *Pending) {
 	}
 	if a != nil && cost > 0 && s.Mode == Hybrid && s.Rate.Count != 0 { // rate 0 denies also what credit covers
 		if left, ok := a.spendFree(l, word, cost); ok {
-			return l.credited(s, a, left), nil
+			d := l.credited(s, a, left)
+			if d.Remaining < nearly(s.Burst) {
+				l.near.Inc()
+			}
+			return d, nil
 		}
 	}
 	if d, ok := l.simple(s, cost); ok {
@@ -344,6 +349,7 @@ func (l *Limit) Finish(ctx context.Context, w *Pending) Decision {
 			return l.count(s, w.key, d)
 		default:
 		}
+		l.e.stats.canceled.Add(1)
 		return l.count(s, w.key, Decision{Mode: s.Mode, Source: SourceDeny, Err: ctx.Err()})
 	}
 }
@@ -367,19 +373,25 @@ func (l *Limit) count(s *Spec, key string, d Decision) Decision {
 	if d.Err != nil {
 		return d
 	}
-	i := 0
+	i, near := 0, false
 	if d.OK {
-		i = 1
+		i, near = 1, d.Remaining < nearly(s.Burst)
 	} else {
 		l.top.refused.Note(key, 1)
 	}
 	l.counts[i][d.Source].Inc()
+	if near {
+		l.near.Inc() // after it: Stats reads them the other way round
+	}
 	if !d.OK && s.DryRun {
 		l.dryRun.Inc()
 		d.OK, d.DryRun = true, true
 	}
 	return d
 }
+
+// nearly is what a key that is near its limit has less than: a fifth of the burst, so that four fifths are used.
+func nearly(burst int64) int64 { return (burst + 4) / 5 }
 
 // credited describes a request that credit covered.
 func (l *Limit) credited(s *Spec, a *account, left int64) Decision {

@@ -106,6 +106,7 @@ func (c *credit) take(cost int64) (left int64, ok bool) {
 // quick is all that a take on credit needs of a limit. A limit has none where every take needs more: plans, a parent, another rule, another mode.
 type quick struct {
 	burst     int64
+	near      int64   // see nearly
 	interval  int64   // ns per token, where that is a whole number and a full key takes less than a year; else 0
 	perToken  float64 // ns per token
 	mode      Mode
@@ -121,7 +122,7 @@ func (l *Limit) setQuick() {
 		l.quick.Store(nil)
 		return
 	}
-	q := &quick{burst: s.Burst, perToken: float64(s.Rate.Per) / float64(s.Rate.Count), mode: s.Mode, maxExcess: int64(s.Overshoot * float64(s.Burst)), spec: s, params: l.params}
+	q := &quick{burst: s.Burst, near: nearly(s.Burst), perToken: float64(s.Rate.Per) / float64(s.Rate.Count), mode: s.Mode, maxExcess: int64(s.Overshoot * float64(s.Burst)), spec: s, params: l.params}
 	if n := int64(s.Rate.Per) / s.Rate.Count; n*s.Rate.Count == int64(s.Rate.Per) && s.Burst <= int64(366*24*time.Hour)/n {
 		q.interval = n
 	}
@@ -162,6 +163,9 @@ func (l *Limit) OnCredit(d *Decision, key string, cost int64) bool {
 	}
 	rest := min(max(0, p.balance.Load())+left, q.burst)
 	d.OK, d.Mode, d.Remaining, d.MaxExcess = true, q.mode, rest, q.maxExcess
+	if rest < q.near {
+		l.near.Inc()
+	}
 	if q.interval > 0 {
 		d.ResetAfter = time.Duration((q.burst - rest) * q.interval)
 	} else {

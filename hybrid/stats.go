@@ -14,29 +14,15 @@ type counts struct {
 	handOffsIn, handOffsOut        atomic.Uint64
 	handOffsLost                   atomic.Uint64
 	tick                           atomic.Int64 // ns that the last one took
-	latency                        [len(latencyBounds) + 1]atomic.Uint64
-	latencySum                     atomic.Int64
+	silent, canceled               atomic.Uint64
+	asking, ticking                durations
 }
 
-// latencyBounds are upper bounds of the buckets of the ask latency.
-var latencyBounds = [...]time.Duration{50 * time.Microsecond, 100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
-	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond}
-
-func (c *counts) askTime(ns int64) {
-	i := 0
-	for i < len(latencyBounds) && time.Duration(ns) > latencyBounds[i] {
-		i++
-	}
-	c.latency[i].Add(1)
-	c.latencySum.Add(ns)
-}
-
-// Histogram is a distribution of durations. Counts has one element more than Bounds, and is not cumulative.
-type Histogram struct {
-	Bounds []time.Duration
-	Counts []uint64
-	Sum    time.Duration
-	Count  uint64
+// init names the bounds of the classic histograms: an ask takes a round trip, a tick grows with what there is to say.
+func (c *counts) init() {
+	const us, ms = time.Microsecond, time.Millisecond
+	c.asking.init(50*us, 100*us, 200*us, 500*us, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms)
+	c.ticking.init(100*us, 200*us, 500*us, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, time.Second)
 }
 
 // Stats is a snapshot of an engine's counters. All but the gauges named as such only grow.
@@ -44,6 +30,8 @@ type Stats struct {
 	Limits []LimitStats
 
 	Asks, Resent, TimedOut uint64 // messages, repeats, requests that were not answered in time
+	Silent                 uint64 // requests decided by fallback, since the owner of their key was silent: not asked, or given up before their time was over
+	Canceled               uint64 // requests whose context ended before the owner answered
 	InFlight               int    // gauge
 	AskLatency             Histogram
 
@@ -56,6 +44,7 @@ type Stats struct {
 	MessagesOut, Unsent                uint64
 	Malformed, Stale                   uint64
 	Tick                               time.Duration // gauge: what the last tick took
+	Ticks                              Histogram
 }
 
 // LimitStats counts the decisions of one limit by result and source.
@@ -64,6 +53,7 @@ type LimitStats struct {
 	Mode            Mode
 	Allowed, Denied [Sources]uint64
 	DryRun          uint64 // denials that dry run turned into admissions
+	Near            uint64 // of Allowed, those that left less than a fifth of the burst, by what Decision.Remaining said
 	Keys            int    // gauge
 	Merged          uint64 // sliding logs that were full, so that neighbours were merged
 	Permits         int    // gauge: permits that this node holds
@@ -75,13 +65,13 @@ func (e *Engine) Stats() Stats {
 		Overflows: e.stats.overflows.Load(), Evictions: e.stats.swept.Load(), Debt: e.stats.debt.Load(), Pauses: e.stats.pauses.Load(),
 		HandOffsIn: e.stats.handOffsIn.Load(), HandOffsOut: e.stats.handOffsOut.Load(), HandOffsLost: e.stats.handOffsLost.Load(),
 		MessagesOut: e.stats.sent.Load(), Unsent: e.stats.unsent.Load(), Malformed: e.stats.malformed.Load(), Stale: e.stats.stale.Load(),
-		Tick: time.Duration(e.stats.tick.Load())}
-	s.AskLatency = Histogram{Bounds: latencyBounds[:], Sum: time.Duration(e.stats.latencySum.Load())}
-	for i := range e.stats.latency {
-		n := e.stats.latency[i].Load()
-		s.AskLatency.Counts = append(s.AskLatency.Counts, n)
-		s.AskLatency.Count += n
-	}
+		Silent: e.stats.silent.Load(), Canceled: e.stats.canceled.Load(),
+		Tick: time.Duration(e.stats.tick.Load()), Ticks: e.stats.ticking.histogram(), AskLatency: e.stats.asking.histogram()}
+	near := map[string]uint64{} // before the decisions that they are a part of
+	e.limits.Range(func(name string, l *Limit) bool {
+		near[name] = uint64(l.near.Value())
+		return true
+	})
 	e.mu.Lock()
 	for rounds := 0; rounds < 2; { // the first may have been under way
 		if !e.settleSpent(e.now(), soloStep) {
@@ -102,7 +92,7 @@ func (e *Engine) Stats() Stats {
 	})
 	e.mu.Unlock()
 	e.limits.Range(func(name string, l *Limit) bool {
-		x := LimitStats{Name: name, Mode: l.Spec().Mode, DryRun: uint64(l.dryRun.Value()), Keys: l.keys.Len() + l.buckets.Len(), Permits: e.permits.held(l)}
+		x := LimitStats{Name: name, Mode: l.Spec().Mode, DryRun: uint64(l.dryRun.Value()), Near: near[name], Keys: l.keys.Len() + l.buckets.Len(), Permits: e.permits.held(l)}
 		if t := l.meters.Load(); t != nil {
 			x.Keys += t.Len()
 			x.Merged = t.Algorithm().Coalesced()

@@ -211,6 +211,7 @@ func (x *All) hold(now int64) {
 			continue
 		}
 		if a.owner == nil || e.silent(a.owner, now) {
+			e.stats.silent.Add(1)
 			p.decide(e.fallInto(a, p.cost, &p.hold, now))
 		} else if p.s.Mode == Hybrid {
 			if left, ok := a.spend(p.cost); ok {

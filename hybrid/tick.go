@@ -214,6 +214,7 @@ func (e *Engine) awake(now int64) {
 		}
 		for a.ask != nil && len(a.ask.waiters) > 0 {
 			w := a.ask.waiters[0]
+			e.stats.silent.Add(1)
 			w.done <- e.fallInto(a, w.cost, w.hold, now)
 			a.ask.waiters = a.ask.waiters[1:]
 		}

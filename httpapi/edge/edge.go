@@ -39,6 +39,9 @@ type Config struct {
 	// Before is the edge that this one follows, as after a reload: pauses and refusals of rules with the same name go on, so that nobody gets out by a
 	// new configuration; MaxPenalties stays as it was. Nil: none.
 	Before *Edge
+	// Decided is called with each verdict of a rule, also of refusals, before it is acted upon: for traces. began is when the decision was. It gets the
+	// request's context, runs on its goroutine and delays it; many goroutines call it at once. It must not keep or change the verdict. Nil: nobody is told.
+	Decided func(ctx context.Context, began time.Time, v *Verdict)
 	// LogRefusals logs who is refused, for each limit at most one line a second, keys quoted and cut.
 	LogRefusals bool
 	// Logger gets warnings. Nil: slog.Default.
@@ -128,8 +131,12 @@ func (e *Edge) decide(ctx context.Context, v *Verdict, q *Request) {
 	if v.rule == nil {
 		return
 	}
+	var began time.Time
+	if v.rule.timed || e.cfg.Decided != nil {
+		began = time.Now()
+	}
 	if v.rule.timed {
-		v.began = time.Now()
+		v.began = began
 	}
 	v.decide(ctx)
 	v.rule.counts.note(v)
@@ -138,6 +145,9 @@ func (e *Edge) decide(ctx context.Context, v *Verdict, q *Request) {
 	}
 	if v.OK {
 		v.soften(ctx)
+	}
+	if e.cfg.Decided != nil {
+		e.cfg.Decided(ctx, began, v)
 	}
 }
 

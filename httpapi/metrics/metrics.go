@@ -2,12 +2,14 @@
 //
 // # Guarantees
 //
-//   - Labels are names of limits and words of this package, never anything from a
-//     request. So the number of series depends on the configuration only: it is the same
+//   - Labels are names of limits and members and words of this package, never anything from a
+//     request. So the number of series depends on the configuration and the members only: it is the same
 //     after one request as after requests for a million keys.
 //   - Every series is there from the first scrape on, with 0, so that rates are right from the start.
-//   - A scrape reads counters; it stops no decision. All but the numbers
-//     of keys and members are counters since the start of the node.
+//   - A scrape reads counters; it stops no decision. Counters count since the start of the node.
+//   - Histograms are classic ones, and native ones too for scrapers that ask for them.
+//
+// docs/metrics.md has all metrics in a table, and what to do about them.
 //
 // # No guarantees
 //
@@ -41,11 +43,12 @@ func Handler(node *jatah.Node, version string, more ...prometheus.Collector) htt
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
-// Collector reads node.Stats() at each scrape. Use [NewCollector]; it is
+// Collector reads node.Stats() and node.Info() at each scrape. Use [NewCollector]; it is
 // safe for concurrent use and holds no counters itself.
 type Collector struct {
 	node *jatah.Node
 	desc descs
+	shares
 }
 
 // descs are the metrics.
@@ -57,6 +60,7 @@ type descs struct {
 	evictions, overflows, debt, pauses     *prometheus.Desc
 	handOffs, packets, bytes, dropped      *prometheus.Desc
 	tick, state                            *prometheus.Desc
+	near, failures, ticks, rejoins, lookup *prometheus.Desc
 }
 
 // NewCollector makes a collector, for those who have a registry already.
@@ -65,7 +69,7 @@ func NewCollector(node *jatah.Node) *Collector {
 	def := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("jatah_"+name, help, labels, nil)
 	}
-	return &Collector{node: node, desc: descs{
+	return &Collector{node: node, shares: newShares(), desc: descs{
 		decisions: def("decisions_total", "Decisions, by what was decided and how.", "limit", "result", "source"),
 		dryRun:    def("dry_run_denied_total", "Requests that passed only because the limit is in dry run.", "limit"),
 		keys:      def("limit_keys", "Keys of which this node remembers something.", "limit"),
@@ -88,6 +92,13 @@ func NewCollector(node *jatah.Node) *Collector {
 		dropped:   def("packets_dropped_total", "Packets that were not used.", "reason"),
 		state:     def("state_writes_total", "Times that the state file was written, or could not be.", "result"),
 		tick:      def("tick_seconds", "How long the last sync took."),
+		near: def("near_limit_total", "Decisions that admitted and left less than 20 % of the burst, as far as this node knew: what the answers said was remaining. "+
+			"They are among jatah_decisions_total with the result allowed.", "limit"),
+		failures: def("ask_failures_total", "Requests that got no answer of the owner: in time (timeout), because it was silent anyway (silent), because their context ended (canceled). "+
+			"Fallback decided but for the last.", "reason"),
+		ticks:   def("tick_duration_seconds", "How long syncs took."),
+		rejoins: def("rejoins_total", "Attempts to reach seeds and lost members after the start, by what came of them.", "result"),
+		lookup:  def("join_lookup_errors_total", "Names of seeds that could not be looked up."),
 	}}
 }
 
@@ -97,9 +108,11 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		d.decisions, d.dryRun, d.keys, d.merged, d.permits, d.asks, d.resent, d.timedOut, d.inFlight, d.wait, d.members, d.entries,
 		d.evictions, d.overflows, d.debt, d.pauses, d.handOffs, d.packets, d.bytes, d.dropped, d.state, d.tick,
+		d.near, d.failures, d.ticks, d.rejoins, d.lookup,
 	} {
 		ch <- desc
 	}
+	c.shares.describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -118,6 +131,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			count(d.decisions, n.denied, l.Name, "denied", jatah.Source(src).String())
 		}
 		count(d.dryRun, l.DryRun, l.Name)
+		count(d.near, l.Near, l.Name)
 		gauge(d.keys, float64(l.Keys), l.Name)
 		count(d.merged, l.Merged, l.Name)
 		gauge(d.permits, float64(l.Permits), l.Name)
@@ -125,6 +139,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	count(d.asks, s.Ask.Sent)
 	count(d.resent, s.Ask.Resent)
 	count(d.timedOut, s.Ask.TimedOut)
+	count(d.failures, s.Ask.TimedOut, "timeout")
+	count(d.failures, s.Ask.Silent, "silent")
+	count(d.failures, s.Ask.Canceled, "canceled")
 	gauge(d.inFlight, float64(s.Ask.InFlight))
 	ch <- histogram(d.wait, s.Ask.Latency)
 	gauge(d.members, float64(s.Members), jatah.Alive)
@@ -150,6 +167,11 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	count(d.state, s.StateWrites, "ok")
 	count(d.state, s.StateFailures, "failed")
 	gauge(d.tick, s.Tick.Seconds())
+	ch <- histogram(d.ticks, s.Ticks)
+	count(d.rejoins, s.Rejoins-min(s.Rejoins, s.RejoinErrors), "ok")
+	count(d.rejoins, s.RejoinErrors, "failed")
+	count(d.lookup, s.LookupErrors)
+	c.shares.collect(c.node, gauge)
 }
 
 // results are the decisions of one source.
@@ -168,14 +190,4 @@ func decisions(l *jatah.LimitStats) (by [jatah.SourceAllow + 1]results) {
 		}
 	}
 	return by
-}
-
-// histogram makes Prometheus' cumulative counts of plain ones.
-func histogram(desc *prometheus.Desc, h jatah.Histogram) prometheus.Metric {
-	cumulative, sum := make(map[float64]uint64, len(h.Bounds)), uint64(0)
-	for i, bound := range h.Bounds {
-		sum += h.Counts[i]
-		cumulative[bound.Seconds()] = sum
-	}
-	return prometheus.MustNewConstHistogram(desc, h.Count, h.Sum.Seconds(), cumulative)
 }

@@ -207,3 +207,45 @@ func TestScrapesBesideDecisions(t *testing.T) {
 	stop()
 	<-done
 }
+
+// A histogram is written in both forms: text has the classic buckets, protobuf the native ones too, and they count the same.
+func TestHistogramHasBothForms(t *testing.T) {
+	fine := make([]uint64, 201)
+	fine[0], fine[160], fine[161], fine[200] = 2, 3, 4, 1 // up to 1 µs, 1 s, a little above it, above 32 s
+	m := histogram(NewCollector(newNode(t)).desc.wait, jatah.Histogram{
+		Bounds: []time.Duration{time.Second}, Counts: []uint64{5, 5}, Sum: 40 * time.Second, Count: 10, Fine: fine, FineFirst: -160,
+	})
+	var got dto.Metric
+	if err := m.Write(&got); err != nil {
+		t.Fatal(err)
+	}
+	h := got.Histogram
+	if h.GetSampleCount() != 10 || h.GetSampleSum() != 40 || h.GetSchema() != 3 || h.GetZeroCount() != 2 || h.GetZeroThreshold() != 1.0/(1<<20) {
+		t.Errorf("got %v", h)
+	}
+	if len(h.Bucket) != 1 || h.Bucket[0].GetCumulativeCount() != 5 || h.Bucket[0].GetUpperBound() != 1 {
+		t.Errorf("the classic buckets are %v", h.Bucket)
+	}
+	native, index, n := map[int32]int64{}, int32(0), int64(0)
+	deltas := h.PositiveDelta
+	for _, span := range h.PositiveSpan {
+		index += span.GetOffset()
+		for range span.GetLength() {
+			n += deltas[0]
+			native[index], deltas = n, deltas[1:]
+			index++
+		}
+	}
+	maps.DeleteFunc(native, func(_ int32, n int64) bool { return n == 0 })
+	if want := map[int32]int64{0: 3, 1: 4, 40: 1}; !maps.Equal(native, want) { // index 0 ends at 1 s, 40 at 32 s
+		t.Errorf("the native buckets are %v, want %v", native, want)
+	}
+}
+
+func TestMembersAreGoodLabels(t *testing.T) {
+	for name, want := range map[string]string{"n1": "n1", "knoten-ö": "knoten-ö", "\xff\xfe": `"\xff\xfe"`} {
+		if got := labelOf(name); got != want {
+			t.Errorf("the label of %q is %q, want %q", name, got, want)
+		}
+	}
+}
