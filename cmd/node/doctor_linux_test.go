@@ -17,7 +17,7 @@ func TestDoctorNamesAClosedDirection(t *testing.T) {
 	}
 	var v visit
 	wait(t, "the diagnosis", func() bool {
-		time.Sleep(200 * time.Millisecond) // an answer is kept for a second
+		sleep(200 * time.Millisecond) // an answer is kept for a second
 		v = visit{}
 		if err := r.nodes[2].server().read("/v1/doctor", &v); err != nil {
 			return false
