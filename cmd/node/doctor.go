@@ -18,6 +18,9 @@ import (
 // errFindings makes doctor end with exitFailed; what there is to say has been said.
 var errFindings = errors.New("problems were found")
 
+// ownNode is what is asked where nothing says another address.
+const ownNode = "http://127.0.0.1:8080"
+
 // cannotRun makes doctor end with exitUsage: nothing is known.
 type cannotRun struct{ error }
 
@@ -62,6 +65,7 @@ func doctor(ctx context.Context, c console, args []string) error {
 	}
 	given := false
 	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "addr" })
+	given = given || node.base != ownNode
 	v := visit{Config: *path, Answered: []string{}, Missing: []string{}, Findings: []finding{}}
 	var cfg *config.Config
 	if *path != "" {

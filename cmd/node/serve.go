@@ -277,7 +277,7 @@ func stop(node *jatah.Node, g *gate, srv *http.Server, log *slog.Logger) error {
 }
 
 func check(_ context.Context, c console, args []string) error {
-	flags := newFlags("check", "Reads a configuration file, limits_dir and the environment as serve would, and says what is wrong\nor what it amounts to.")
+	flags := newFlags("check", "Reads a configuration file, limits_dir and the environment as serve would, and says what is wrong\nor what it amounts to. What may still go wrong with it jatah doctor --config FILE says.")
 	if err := flags.parse(c, args, 1); err != nil {
 		return err
 	}
