@@ -21,12 +21,14 @@
 //   - A repeat with the same Idempotency-Key within a minute at this node has the same
 //     status, headers and body and charges nothing, while fewer answers than
 //     Config.RepeatEntries and Config.RepeatBytes allow are remembered.
-//   - Memory is bounded: a body by [MaxBody], a batch by Config.MaxBatch.
+//   - Memory is bounded: a body by [MaxBody], a batch by Config.MaxBatch, connections by [Listener].
+//   - A request that is refused for who sent it has been neither read nor decided. All tokens are compared with the one that came, in the
+//     same time whichever it is, and none is ever logged.
 //
 // # No guarantees
 //
-//   - There is no authentication. Whoever reaches the address may take, reset, forget, lift penalties, define and remove limits,
-//     and see who uses what. Only forward auth asks more: it believes trusted proxies alone.
+//   - Without tokens ([Access]) whoever reaches the address may take, and see who uses what; only what needs [RoleAdmin] has to come from the
+//     same machine then. Forward auth asks more: it believes trusted proxies alone.
 //   - Repeats are known to one node only: behind a balancer send them to the same node.
 //   - A batch is not atomic; its items are decided in order, each on its own.
 //

@@ -118,7 +118,7 @@ func (a *api) advise(p *client.Problem) error {
 	case p.Status == http.StatusUnauthorized && a.token == "" && a.tokenFile == "":
 		return fmt.Errorf("%w; name a file with a token by --token-file or JATAH_TOKEN_FILE", err)
 	case p.Status == http.StatusBadRequest && strings.HasPrefix(p.Detail, "Client sent an HTTP request to an HTTPS server"):
-		return fmt.Errorf("%s answers by TLS only: write --addr https://...", a.base)
+		return fmt.Errorf("%s answers by TLS only: write https:// in --addr", a.base)
 	}
 	return err
 }
@@ -134,7 +134,7 @@ func (a *api) unanswered(err error) error {
 	case errors.As(err, &name):
 		return fmt.Errorf("%w; ask by a name that the certificate has", plain(err))
 	case errors.As(err, &record), strings.Contains(text, "server gave HTTP response to HTTPS client"):
-		return fmt.Errorf("%s does not answer by TLS: write --addr http://...", a.base)
+		return fmt.Errorf("%s does not answer by TLS: write http:// in --addr", a.base)
 	case strings.Contains(text, "client conn could not be established"): // what net/http makes of it where the node has closed before it was asked
 		return fmt.Errorf("%w; if the node wants a certificate of those who ask (client_ca_file), name one by --cert and --key", plain(err))
 	case strings.Contains(text, "certificate required"), strings.Contains(text, "bad certificate"), strings.Contains(text, "unknown certificate authority"):

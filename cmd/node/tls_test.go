@@ -355,8 +355,8 @@ func TestCommandsSendTokensAndSayWhatHelps(t *testing.T) {
 		{env(), "top --cert " + cert, 1, "--cert and --key: "},
 		{nil, "top --addr ftp://x", 1, "--addr: \"ftp://x\" is no address"},
 		{nil, "top --addr " + url, 1, "by --ca"},
-		{nil, "top --addr " + strings.Replace(url, "https", "http", 1), 1, "answers by TLS only: write --addr https://"},
-		{nil, "top --addr " + strings.Replace(plain.URL, "http", "https", 1), 1, "does not answer by TLS: write --addr http://"},
+		{nil, "top --addr " + strings.Replace(url, "https", "http", 1), 1, "answers by TLS only: write https:// in --addr"},
+		{nil, "top --addr " + strings.Replace(plain.URL, "http", "https", 1), 1, "does not answer by TLS: write http:// in --addr"},
 		{env("JATAH_TOKEN=" + ops), "top --addr " + strict, 1, "by --cert and --key"},
 	} {
 		code, out, err := runCommand(c.environ, strings.Fields(c.args)...)
