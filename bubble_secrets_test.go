@@ -215,7 +215,7 @@ func TestStateIsReadUnderAnotherSeed(t *testing.T) {
 					}
 				}
 			}
-			time.Sleep(3 * time.Second)
+			time.Sleep(20 * time.Second) // credit that is not used has been given back: what is out when a cluster stops counts as used
 			b.stopAll(true)
 			time.Sleep(30 * time.Second)
 		}
