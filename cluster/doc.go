@@ -8,7 +8,7 @@
 //     start and a counter that [Cluster.Renew] raises.
 //   - view: the set of members as this node sees it, and the ring made from it. Immutable.
 //   - lost: a member that failed, or that left in good order, and is still remembered.
-//   - seed: an address from Config.Join.
+//   - seed: an address from Config.Join. Not the hash seed, by which keys and partitions are placed (seed.go).
 //
 // # Guarantees
 //
@@ -26,6 +26,8 @@
 //   - Nodes that lost each other try again for as long as they run.
 //   - What is written to a [Register] reaches every member that has one, within a round trip or two where nothing is lost, and
 //     at the latest when the members can reach each other again; then all have the same.
+//   - Secrets can be changed while nodes run, in three steps, without a packet being dropped: see [Cluster.SetSecrets].
+//   - Nodes of [Protocol] and [PreviousProtocol] are members of one cluster. What a newer version adds is left out, not refused.
 //   - Close ends all goroutines that Start began.
 //
 // # Not guaranteed
