@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
+	"time"
 )
 
 // errUnused is of a request that was sent over a connection on which there had been none, a while after it was made. A server closes such
@@ -16,22 +17,26 @@ import (
 var errUnused = errors.New("chaos: over a connection that was never used before")
 
 // web marks errors of connections that were never used.
-type web struct{ *http.Transport }
+type web struct {
+	*http.Transport
+	young time.Duration // a connection over which nothing came is in its first use for as long as that
+}
 
 // newWeb makes one that dials by a function.
 func newWeb(dial func(context.Context, string, string) (net.Conn, error)) web {
-	return web{&http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return web{young: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		return &wire{Conn: conn}, nil
+		return &wire{Conn: conn, born: time.Now()}, nil
 	}}}
 }
 
 // wire is a connection that knows whether something came over it.
 type wire struct {
 	net.Conn
+	born time.Time
 	read atomic.Bool
 }
 
@@ -47,7 +52,7 @@ func (w web) RoundTrip(r *http.Request) (*http.Response, error) {
 	var got httptrace.GotConnInfo
 	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { got = i }}
 	resp, err := w.Transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
-	if conn, ok := got.Conn.(*wire); err != nil && ok && got.WasIdle && !conn.read.Load() {
+	if conn, ok := got.Conn.(*wire); err != nil && ok && !conn.read.Load() && time.Since(conn.born) >= w.young {
 		err = fmt.Errorf("%w: %w", errUnused, err)
 	}
 	return resp, err
