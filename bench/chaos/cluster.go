@@ -25,7 +25,7 @@ type cluster struct {
 	size   int         // without the guest
 	secret string
 	limits []string
-	web    *http.Transport
+	web    web
 	churn  int
 	disks  bool // each node has a disk of its own, which can be filled
 }
@@ -52,7 +52,8 @@ func newCluster(dir, program string, size int, limits []string) (*cluster, error
 	} else if free, err = proc.Addresses(2 * (size + 1)); err != nil {
 		return nil, err
 	}
-	c.web = &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second}
+	c.web = newWeb(dial)
+	c.web.MaxIdleConnsPerHost, c.web.IdleConnTimeout = 64, 30*time.Second
 	c.disks = c.lab != nil
 	for i := range size + 1 {
 		n := &node{index: i, name: nodeName(i), dir: filepath.Join(dir, nodeName(i)), program: program, place: here}
@@ -88,7 +89,7 @@ func (c *cluster) prepare(n *node) error {
 	}
 	var err error
 	n.ask, err = client.New(client.Config{
-		Addrs: []string{n.http}, HTTP: &http.Client{Transport: web{c.web}}, Timeout: patience, Retry: client.Retry{Attempts: 1},
+		Addrs: []string{n.http}, HTTP: &http.Client{Transport: c.web}, Timeout: patience, Retry: client.Retry{Attempts: 1},
 	})
 	return err
 }
