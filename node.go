@@ -32,6 +32,8 @@ type Node struct {
 	defining sync.Mutex // one definition or removal at a time, so that a limiter fits its limit
 	limiters *xsync.Map[string, *Limiter]
 	topics   topics
+	events   eventLog
+	watch    *watcher
 	own      map[string]bool // the limits that Limit and SetLimits defined
 	pub      *published
 }
@@ -59,6 +61,9 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, joined: make(chan struct{}), limiters: xsync.NewMap[string, *Limiter](), own: map[string]bool{}, topics: newTopics()}
 	n.topics.set(topTopic, n.answerTop)
+	n.topics.set(statsTopic, n.answerStats)
+	n.watch = newWatcher(&n.events)
+	n.Note(Event{Kind: EventStarted, Node: cfg.Node, Text: cfg.Node + " started"})
 	n.pub = newPublished(n)
 	if cfg.alone() {
 		n.e = hybrid.New(cfg.hybrid(nil, cluster.Config{}.Ring, 0))
@@ -68,6 +73,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		n.runState()
 		n.e.Run()
 		n.ready.Store(true)
+		go n.watch.run(n)
 		return n, nil
 	}
 	cc := cfg.cluster()
@@ -92,6 +98,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	close(n.joined)
 	n.setView(n.c.View())
 	n.e.Run()
+	go n.watch.run(n)
 	return n, nil
 }
 
@@ -140,6 +147,7 @@ func (n *Node) setView(v *cluster.View) {
 		hv.Lost = append(hv.Lost, hybrid.Lost{Name: l.Name, Left: l.Left, Since: now - int64(time.Since(l.Since))})
 	}
 	n.e.SetView(now, hv)
+	n.watch.view(v, time.Now())
 }
 
 // Name is the node's name.
@@ -316,6 +324,7 @@ func (n *Node) Close() error {
 // Shutdown is Close with a deadline: what is not handed over when ctx ends is lost, unless Config.StateDir keeps it.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.close.Do(func() {
+		n.watch.stop()
 		n.endWaits()
 		if n.c != nil {
 			n.err = n.leave(ctx)

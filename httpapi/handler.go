@@ -21,6 +21,8 @@ import (
 type Config struct {
 	// Metrics serves GET /metrics; see httpapi/metrics. Nil: there is no such path.
 	Metrics http.Handler
+	// Dashboard serves the page at / and what it needs; see httpapi/dashboard. Nil: there is no page.
+	Dashboard http.Handler
 
 	// OmitRateLimit leaves out the headers RateLimit and RateLimit-Policy.
 	OmitRateLimit bool
@@ -175,6 +177,11 @@ func (h *Handler) routes() []route {
 	}
 	if h.cfg.Metrics != nil {
 		all = append(all, route{"GET", "/metrics", h.cfg.Metrics.ServeHTTP})
+	}
+	if page := h.cfg.Dashboard; page != nil {
+		for _, path := range []string{"/{$}", "/dashboard/{file...}", "/v1/dashboard/{data...}"} {
+			all = append(all, route{"GET", path, page.ServeHTTP})
+		}
 	}
 	return all
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/jatah-io/jatah"
 	"github.com/jatah-io/jatah/cmd/node/internal/config"
 	"github.com/jatah-io/jatah/httpapi"
+	"github.com/jatah-io/jatah/httpapi/dashboard"
 	"github.com/jatah-io/jatah/httpapi/edge"
 	"github.com/jatah-io/jatah/httpapi/metrics"
 )
@@ -135,7 +136,10 @@ func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, lo
 	reload := newReloader(node, sources, started, log)
 	var api *httpapi.Handler
 	ofEdge := metrics.NewEdgeCollector(func() *edge.Edge { return api.Edge() }) // scraped through api only
-	api = httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version, reload.counters, ofEdge), Logger: log, LogRefusals: cfg.LogRefusals})
+	page := dashboard.New(node)
+	defer page.Close()
+	srv.RegisterOnShutdown(page.Close) // its streams would keep the server
+	api = httpapi.New(node, httpapi.Config{Dashboard: page, Metrics: metrics.Handler(node, cfg.Node.Version, reload.counters, ofEdge), Logger: log, LogRefusals: cfg.LogRefusals})
 	rules := edgePart{api: api, node: node, log: log, logRefusals: cfg.LogRefusals}
 	if err := rules.set(cfg.Edge); err != nil {
 		return errors.Join(err, node.Close())
