@@ -24,7 +24,7 @@ type feed struct {
 	under []time.Duration // the bounds of asks
 	at    time.Time       // of the last sample; zero: none yet
 	next  chan struct{}   // closed by the next sample
-	clean bool            // the last sample had one before it
+	n     int             // samples so far
 }
 
 // counted is what a node had counted when it was last heard of.
@@ -34,6 +34,7 @@ type counted struct {
 	stats  jatah.Stats
 	rate   rate // smoothed, for the table of members
 
+	again   bool // it was heard of before, so that it has a rate
 	partial bool // it has more limits
 }
 
@@ -86,6 +87,8 @@ func (f *feed) take(now time.Time, nodes []jatah.NodeStats) {
 	defer f.mu.Unlock()
 	before := f.state
 	f.state = totals{}
+	first, second := f.n == 0, f.n == 1 // rates begin with the second, and are smoothed with those before from the third on
+	f.n++
 	for i := range f.asks {
 		f.asks[i] *= 0.9
 	}
@@ -101,7 +104,11 @@ func (f *feed) take(now time.Time, nodes []jatah.NodeStats) {
 	active := map[string]rate{}
 	var total rate
 	for name, u := range fresh {
-		u.blend(f.rates[name])
+		if was := f.rates[name]; second {
+			u.blend(nil)
+		} else {
+			u.blend(was)
+		}
 		if u.now != (rate{}) {
 			active[name] = u.now
 		}
@@ -109,11 +116,13 @@ func (f *feed) take(now time.Time, nodes []jatah.NodeStats) {
 		total.refused += u.now.refused
 	}
 	f.state.now = total
-	f.state.blend(&before)
-	if f.clean {
+	if !second {
+		f.state.blend(&before)
+	}
+	if !first {
 		f.past.add(now, total, active)
 	}
-	f.rates, f.nodes, f.at, f.clean = fresh, nodes, now, true
+	f.rates, f.nodes, f.at = fresh, nodes, now
 	close(f.next)
 	f.next = make(chan struct{})
 }
@@ -130,7 +139,7 @@ func (f *feed) node(now time.Time, n *jatah.NodeStats, fresh map[string]*use) {
 	t.pause += s.Pauses
 	t.tick = max(t.tick, s.Tick)
 	was := f.last[n.Node]
-	is := &counted{at: now, limits: make(map[string]jatah.LimitStats, len(s.Limits)), stats: *s, partial: n.Omitted > 0}
+	is := &counted{at: now, limits: make(map[string]jatah.LimitStats, len(s.Limits)), stats: *s, again: was != nil, partial: n.Omitted > 0}
 	perSecond := func(uint64, uint64) float64 { return 0 }
 	if was != nil && now.After(was.at) {
 		span := now.Sub(was.at).Seconds()
@@ -166,7 +175,7 @@ func (f *feed) node(now time.Time, n *jatah.NodeStats, fresh map[string]*use) {
 		u.add(&l, &before, known || was != nil && !was.partial, perSecond, &sum)
 	}
 	is.rate = sum
-	if was != nil {
+	if was != nil && was.again {
 		is.rate = rate{smooth(was.rate.allowed, sum.allowed), smooth(was.rate.refused, sum.refused)}
 	}
 	is.stats.Limits = nil // they are in is.limits

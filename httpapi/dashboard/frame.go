@@ -17,6 +17,7 @@ const mostLimits = 200
 type frame struct {
 	Time       int64    `json:"time"`
 	Scope      string   `json:"scope"`
+	First      bool     `json:"first"` // there is no sample to compare it with yet: its rates say nothing
 	Node       string   `json:"node"`
 	Version    string   `json:"version"`
 	Ready      bool     `json:"ready"`
@@ -157,7 +158,7 @@ func (h *Handler) frame(f *feed, v view, who answers) (fr frame, ok bool) {
 	if f.at.IsZero() {
 		return fr, false
 	}
-	fr.Time = f.at.UnixMilli()
+	fr.Time, fr.First = f.at.UnixMilli(), f.n < 2
 	for _, m := range in.Members {
 		if m.Self {
 			fr.Version = m.Version

@@ -55,7 +55,7 @@ function show(f) {
 	members(f);
 	if (first) events.clear();
 	events.add(f.events);
-	traffic.add(f.time, f.now.allowed, f.now.refused);
+	if (!f.first) traffic.add(f.time, f.now.allowed, f.now.refused);
 	if (!f.limits.some((l) => l.name === page.limit)) {
 		const busiest = [...f.limits].sort((a, b) => b.smooth.allowed + b.smooth.refused - a.smooth.allowed - a.smooth.refused)[0];
 		choose(busiest ? busiest.name : "", false);
@@ -65,9 +65,9 @@ function show(f) {
 	$("detail").hidden = !l;
 	if (!l) return;
 	put($("detail-h"), l.name);
-	put($("definition"), definition(l) + (l.dry_run ? " · dry run: nothing is refused" : "") + " · " + count(l.allowed) + " allowed and " + count(l.refused) + " refused since the start");
+	put($("definition"), definition(l) + (l.dry_run ? " · dry run: nothing is refused, " + rate(l.dry) + "/s would be" : "") + " · " + count(l.allowed) + " allowed and " + count(l.refused) + " refused since the start");
 	sources(l);
-	if (detail.ready) detail.add(f.time, l.now.allowed, l.now.refused);
+	if (detail.ready && !f.first) detail.add(f.time, l.now.allowed, l.now.refused);
 }
 
 // choose shows a limit in detail.
@@ -181,12 +181,10 @@ for (const tab of tabs) {
 	});
 }
 
-const themes = { auto: ["Auto", "Colours: as the system"], dark: ["Dark", "Colours: dark"], light: ["Light", "Colours: light"] };
 function theme(name, keep) {
 	if (name === "auto") delete document.documentElement.dataset.theme;
 	else document.documentElement.dataset.theme = name;
-	put($("theme"), themes[name][0]);
-	$("theme").setAttribute("aria-label", themes[name][1]);
+	put($("theme"), "Theme: " + name);
 	if (keep) try { localStorage.setItem("jatah-theme", name); } catch { /* then until it is closed */ }
 	traffic.restyle();
 	detail.restyle();

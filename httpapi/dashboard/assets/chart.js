@@ -1,7 +1,8 @@
 // A chart of what was allowed and refused in the last five minutes.
 import { el, put, rate, count, time } from "/dashboard/format.js";
 
-const span = 300; // seconds
+const span = 300; // seconds that are kept
+const least = 60; // that are shown
 
 function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 
@@ -59,14 +60,14 @@ export class Chart {
 		const grid = { stroke: colour("--grid"), width: 1 };
 		const axis = { stroke: colour("--muted"), font: "11px system-ui, sans-serif", grid, ticks: { show: false } };
 		this.plot = new uPlot({
-			width, height: this.height, legend: { show: false }, padding: [8, 4, 0, 0],
+			width, height: this.height, legend: { show: false }, padding: [8, 22, 0, 0],
 			cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
 			scales: {
-				x: { time: true, range: () => { const t = this.data[0]; const end = t.length ? t[t.length - 1] : Date.now() / 1000; return [end - span, end]; } },
+				x: { time: true, range: () => { const t = this.data[0]; const end = t.length ? t[t.length - 1] : Date.now() / 1000; return [Math.max(end - span, Math.min(end - least, t.length ? t[0] : end)), end]; } },
 				y: { range: (u, low, high) => [0, Math.max(1, (high || 0) * 1.12)] },
 			},
 			axes: [
-				{ ...axis, size: 26, space: 70, values: (u, ts) => ts.map((t) => time(t * 1000).slice(0, 5)), incrs: [60, 120, 300] },
+				{ ...axis, size: 26, space: 70, values: (u, ts, i, space, step) => ts.map((t) => time(t * 1000).slice(0, step < 60 ? 8 : 5)), incrs: [10, 15, 30, 60, 120, 300] },
 				{ ...axis, size: 46, space: 34, values: (u, vs) => vs.map((v) => (v < 10 ? String(+v.toFixed(2)) : count(v))) },
 			],
 			series: [

@@ -8,12 +8,12 @@ export function tiles(f) {
 	const alive = f.members.filter((m) => m.state === "alive").length;
 	const list = [
 		{ name: "Allowed", value: rate(f.now.allowed), unit: "/s", more: f.scope === "cluster" ? "whole cluster" : "at this node", kind: "allowed" },
-		{ name: "Refused", value: rate(f.now.refused), unit: "/s", more: percent(f.now.refused / Math.max(1e-9, f.now.refused + f.now.allowed)) + " of all", kind: "refused" },
+		{ name: "Refused", value: rate(f.now.refused), unit: "/s", more: f.now.refused + f.now.allowed > 0 ? percent(f.now.refused / (f.now.refused + f.now.allowed)) + " of all" : "nothing asked", kind: "refused" },
 		{ name: "Ask the owner", value: millis(f.ask.p50_ms), more: f.ask.p50_ms === null ? "nothing asked lately" : "p99 " + millis(f.ask.p99_ms) + " · " + rate(f.ask.sent) + "/s", warn: f.ask.timed_out > 0 ? rate(f.ask.timed_out) + "/s timed out" : "" },
 		{ name: "Keys", value: count(f.keys), more: f.overflows ? "" : count(f.evictions) + " forgotten", warn: f.overflows ? count(f.overflows) + " refused: table full" : "" },
-		{ name: "Debt", value: rate(f.debt), unit: "/s", more: count(f.debt_total) + " tokens since start", level: f.debt > 0 },
+		{ name: "Debt", value: rate(f.debt), unit: "/s", more: count(f.debt_total) + " tokens in all", level: f.debt > 0 },
 		{ name: "Share", value: f.weight > 0 ? (f.k === 1 ? "all" : "1/" + Math.round(1 / f.weight)) : "none", more: "K = " + f.k + " · " + alive + " alive" },
-		{ name: "Sync", value: millis(f.tick_ms), more: bytes(f.bytes_out) + "/s out · " + rate(f.packets_out) + " packets" },
+		{ name: "Sync", value: f.members.length > 1 ? millis(f.tick_ms) : "–", more: f.members.length === 1 ? "nobody to sync with" : bytes(f.bytes_out) + "/s sent" },
 		{ name: "Hand-offs", value: count(f.handing), more: f.handing ? "in flight" : "none in flight", warn: f.pauses ? count(f.pauses) + (f.pauses === 1 ? " pause" : " pauses") : "" },
 	];
 	rows($("tiles"), list, (t) => t.name, (t) => {
@@ -57,7 +57,9 @@ export function members(f) {
 		track.setAttribute("aria-hidden", "true");
 		track.append(el("i"));
 		owns.append(track, el("span", "val"));
-		for (const [label, name] of [["Lends here", "lends"], ["Borrows", "borrows"], ["Heard", "heard"], ["Allowed/s", "allowed"], ["Refused/s", "refused"]]) cell(tr, label, "n " + name);
+		const shares = cell(tr, "Shares", "shares");
+		shares.append(el("span", "lends"), el("span", "sub borrows"));
+		for (const [label, name] of [["Allowed/s", "allowed"], ["Refused/s", "refused"]]) cell(tr, label, "n " + name);
 		return tr;
 	}, (tr, m) => {
 		const at = (selector) => tr.querySelector(selector);
@@ -68,20 +70,21 @@ export function members(f) {
 		put(at(".chip"), word);
 		at(".chip").className = "chip " + kind;
 		let sub = "";
-		if (m.state === "failed") sub = m.reserved_ms === null ? "share reserved until forgotten" : m.reserved_ms > 0 ? "share reserved " + duration(m.reserved_ms) : "share released";
+		if (m.state === "failed") sub = m.reserved_ms === null ? "share reserved" : m.reserved_ms > 0 ? "share reserved " + duration(m.reserved_ms) : "share released";
 		else if (m.state === "left" && m.since) sub = "at " + time(m.since);
 		else if (m.answered === "no") sub = "numbers missing";
-		else if (m.answered === "unknown") sub = "older version: numbers unknown";
+		else if (m.answered === "unknown") sub = "numbers unknown";
 		else if (m.k && m.k !== f.k) sub = "counts K = " + m.k;
+		else if (m.state === "alive" && !m.self) sub = "heard " + millis(m.heard_ms) + " ago";
 		put(at("td .sub"), sub);
+		at("th .name").title = m.name;
 		const part = f.partitions ? m.partitions / f.partitions : 0;
 		at(".track i").style.width = 100 * part + "%";
 		put(at(".owns .val"), m.partitions + (f.partitions ? " · " + percent(part) : ""));
 		const gone = m.state !== "alive";
 		const alone = f.members.length === 1;
-		put(at(".lends"), gone || alone ? "–" : m.self ? "own share" : m.lent_by + " · " + (m.share > 0 ? percent(m.share) : "0\u202f%"));
-		put(at(".borrows"), gone || m.self || alone ? "–" : m.lends_to);
-		put(at(".heard"), m.self ? "–" : gone ? "–" : millis(m.heard_ms) + " ago");
+		put(at(".lends"), gone ? "–" : alone ? "all its own" : m.self ? "its own" : "lends " + m.lent_by + " · " + percent(m.share));
+		put(at(".borrows"), gone || m.self || alone ? "" : "borrows " + m.lends_to);
 		put(at(".allowed"), m.rates ? rate(m.rates.allowed) : "–");
 		put(at(".refused"), m.rates ? rate(m.rates.refused) : "–");
 		toggle(tr, "gone", gone);
@@ -117,7 +120,7 @@ export function notices(f) {
 	const silent = f.members.filter((m) => m.state === "alive" && m.silent && !m.self).map((m) => m.name);
 	const failed = f.members.filter((m) => m.state === "failed").map((m) => m.name);
 	if (silent.length + failed.length > 1) list.push(["bad", silent.length + failed.length + " members are out of reach: " + short([...failed, ...silent]) + ". The network may be cut; shares that are not here are unused."]);
-	else if (failed.length) list.push(["bad", failed[0] + " has failed. Its share stays reserved; `jatah forget` gives it to the others if it will not come back."]);
+	else if (failed.length) list.push(["bad", failed[0] + " has failed. Its share stays reserved; if it will not come back, “jatah forget " + failed[0] + "” gives it to the others."]);
 	else if (silent.length) list.push(["warn", silent[0] + " does not answer this node."]);
 	if (f.missing.length) list.push(["warn", "Not in these numbers, because they did not answer: " + short(f.missing) + "."]);
 	if (f.unknown.length) list.push(["warn", "Not in these numbers, because they run an older version: " + short(f.unknown) + "."]);
@@ -131,18 +134,22 @@ const meanings = {
 	ahead: "owner silent: ahead of the share, owed", deny: "owner silent: refused by fallback", allow: "owner silent: let through by fallback",
 };
 
-export function definition(l) {
+// definition says what a limit is; in short, without what most limits have.
+export function definition(l, short) {
 	if (!l.known) return "defined at other members only · " + l.mode;
 	const parts = [l.algorithm === "concurrency" ? l.burst + " permits at once" : l.rate];
 	if (l.algorithm !== "concurrency" && l.burst) parts.push("burst " + count(l.burst));
-	parts.push(l.algorithm.replaceAll("_", " "), l.mode, "fallback " + l.fallback);
+	if (!short || (l.algorithm !== "token_bucket" && l.algorithm !== "concurrency")) parts.push(l.algorithm.replaceAll("_", " "));
+	parts.push(l.mode);
+	if (!short) parts.push("fallback " + l.fallback);
 	return parts.join(" · ");
 }
 
 export function sources(l) {
 	const all = l.sources.map((s) => ({ ...s, sum: s.allowed + s.refused }));
 	const total = all.reduce((sum, s) => sum + s.sum, 0);
-	const list = all.length ? all : [{ source: "local", allowed: 0, refused: 0, sum: 0 }];
+	const busy = all.filter((s) => s.sum > 0);
+	const list = busy.length ? busy : [{ source: "local", allowed: 0, refused: 0, sum: 0 }];
 	rows($("sources"), list, (s) => s.source, (s) => {
 		const li = el("li");
 		const track = el("span", "track two");
@@ -212,6 +219,7 @@ export class Limits {
 			const b = el("button", "pick");
 			b.type = "button";
 			b.append(el("span", "name", l.name));
+			b.title = l.name;
 			b.addEventListener("click", () => this.choose(l.name, true));
 			th.append(b, el("span", "tag"), el("span", "sub"));
 			tr.append(th);
@@ -225,9 +233,9 @@ export class Limits {
 		}, (tr, l) => {
 			const all = l.smooth.allowed + l.smooth.refused;
 			put(tr.querySelector(".tag"), l.dry_run ? "dry run" : "");
-			put(tr.querySelector(".sub"), definition(l));
+			put(tr.querySelector(".sub"), definition(l, true));
 			put(tr.querySelector(".allowed"), rate(l.smooth.allowed));
-			put(tr.querySelector(".refused"), rate(l.smooth.refused) + (l.dry > 0 ? " (" + rate(l.dry) + " dry)" : ""));
+			put(tr.querySelector(".refused"), rate(l.smooth.refused));
 			put(tr.querySelector(".part .val"), all ? percent(l.smooth.refused / all) : "idle");
 			tr.querySelector("i.a").style.width = (all ? (100 * l.smooth.allowed) / all : 0) + "%";
 			tr.querySelector("i.r").style.width = (all ? (100 * l.smooth.refused) / all : 0) + "%";
@@ -253,7 +261,9 @@ export function keys(l, which) {
 		const track = el("span", "track " + which);
 		track.setAttribute("aria-hidden", "true");
 		track.append(el("i"));
-		th.append(el("span", "name", keyText(k.key)), track);
+		const name = el("span", "name", keyText(k.key));
+		name.title = keyText(k.key);
+		th.append(name, track);
 		tr.append(th, el("td", "n sum"), el("td", "n per"));
 		return tr;
 	}, (tr, k) => {

@@ -70,7 +70,7 @@ func open(t *testing.T, s *site, width int64, scheme string) *tab {
 		t.Skipf("there is no chromium to look with (%v): apt-get install chromium", err)
 	}
 	ctx, cancel := chromedp.NewContext(root)
-	ctx, end := context.WithTimeout(ctx, 20*time.Second)
+	ctx, end := context.WithTimeout(ctx, 90*time.Second)
 	t.Cleanup(func() { end(); cancel() })
 	x := &tab{T: t, ctx: ctx}
 	hear(x, runtime.ExceptionThrown, func(ev runtime.EventExceptionThrown) string {
@@ -200,6 +200,13 @@ next:
 	}
 }
 
+// pose waits until there is something to see in a picture, if they are wanted.
+func pose(d time.Duration) {
+	if os.Getenv("JATAH_SCREENSHOTS") != "" {
+		time.Sleep(d)
+	}
+}
+
 // picture writes a screenshot of the whole page, if they are wanted.
 func (x *tab) picture(name string) {
 	x.Helper()
@@ -207,7 +214,7 @@ func (x *tab) picture(name string) {
 		return
 	}
 	height, width := js[int64](x, "Math.ceil(document.documentElement.getBoundingClientRect().height)"), js[int64](x, "innerWidth")
-	js[bool](x, "document.activeElement.blur() || true")
+	js[bool](x, "(document.activeElement.blur(), true)")
 	x.size(width, height)
 	time.Sleep(150 * time.Millisecond) // until it is drawn
 	b, err := chromedp.Run(x.ctx, chromedp.CaptureScreenshot())
@@ -215,6 +222,7 @@ func (x *tab) picture(name string) {
 		x.Fatal(err)
 	}
 	x.size(width, 900)
+	b = fewer(x, b)
 	file := filepath.Join("..", "..", "..", "docs", "dashboard", name+".png")
 	if err := os.WriteFile(file, b, 0o644); err != nil {
 		x.Fatal(err)
@@ -241,7 +249,7 @@ func TestUnderLoad(t *testing.T) {
 	s := newSite(t, nil, "n1", "n2", "n3")
 	s.busy()
 	s.nodes[0].Note(jatah.Event{Kind: "reload", Text: "configuration reloaded: 6 limits"})
-	time.Sleep(7 * time.Second) // so that there is something to see
+	pose(6 * time.Second)
 	x := open(t, s, 1280, "dark")
 	x.says("#limits-rows .who", "api")
 	x.until(`document.querySelectorAll("#limits-rows tr").length === 6 && document.querySelectorAll("#members tr").length === 3`)
@@ -254,7 +262,7 @@ func TestUnderLoad(t *testing.T) {
 	x.click(`input[value="cluster"]`)
 	x.says(".tile.allowed .more", "whole cluster")
 	x.until(`[...document.querySelectorAll("#members td.allowed")].every(e => parseFloat(e.textContent) > 0)`)
-	time.Sleep(5 * time.Second)
+	pose(30 * time.Second)
 	x.fits()
 	x.picture("load-dark")
 	x.click("#theme")
@@ -263,6 +271,7 @@ func TestUnderLoad(t *testing.T) {
 		t.Errorf("after two clicks the theme is %q", got)
 	}
 	x.picture("load-light")
+	x.click("#theme") // it is remembered, and other tabs have the same storage
 	x.keyboard()
 	x.clean()
 
@@ -277,11 +286,11 @@ func TestUnderLoad(t *testing.T) {
 // keyboard goes through the page without a mouse.
 func (x *tab) keyboard() {
 	x.Helper()
-	js[bool](x, "document.activeElement.blur() || scrollTo(0, 0) || true")
+	js[bool](x, "(document.activeElement.blur(), scrollTo(0, 0), true)")
 	seen := map[string]bool{}
 	for range 60 {
 		x.run(chromedp.KeyEvent(kb.Tab))
-		at := js[string](x, `(() => { const e = document.activeElement; return (e.id || e.name || e.className) + (e.matches(":focus-visible") ? "" : " without a ring") + (e.getBoundingClientRect().width ? "" : " without size"); })()`)
+		at := js[string](x, `(() => { const e = document.activeElement; if (e === document.body) return "body"; return (e.id || e.name || e.className) + (e.matches(":focus-visible") ? "" : " without a ring") + (e.getBoundingClientRect().width ? "" : " without size"); })()`)
 		if strings.Contains(at, "without") {
 			x.Errorf("the keyboard came to %s", at)
 		}
@@ -316,7 +325,7 @@ func TestOneNodeDead(t *testing.T) {
 	x.says("#members .chip", "failed")
 	x.says("#members td .sub", "share reserved")
 	x.says("#events", "n3 does not answer any more")
-	time.Sleep(3 * time.Second)
+	pose(15 * time.Second)
 	x.fits()
 	x.picture("dead-light")
 	x.clean()
@@ -346,11 +355,13 @@ func TestTenNodesWithLongNamesAndMarkup(t *testing.T) {
 	if js[bool](x, `Boolean(window.hurt) || document.querySelector("main img, main script, main b.odd") !== null`) {
 		t.Error("markup in a name became a part of the page")
 	}
+	pose(5 * time.Second)
 	x.fits()
 	x.picture("phone-long-light")
 	x.size(1280, 900)
 	x.click(`input[value="cluster"]`)
 	x.until(`[...document.querySelectorAll("#members td.allowed")].every(e => parseFloat(e.textContent) > 0)`)
+	pose(15 * time.Second)
 	x.fits()
 	x.picture("ten-light")
 	x.clean()
