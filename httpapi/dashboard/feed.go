@@ -186,6 +186,7 @@ func (f *feed) node(now time.Time, n *jatah.NodeStats, fresh map[string]*use) {
 func (u *use) add(l, before *jatah.LimitStats, known bool, perSecond func(now, before uint64) float64, sum *rate) {
 	u.keys += l.Keys
 	u.permits += l.Permits
+	known = known && decisions(l) >= decisions(before) // else its node was started anew
 	count := func(ds []jatah.DecisionCount, d jatah.DecisionCount) uint64 {
 		for _, x := range ds {
 			if x.Allowed == d.Allowed && x.Source == d.Source {
@@ -219,6 +220,14 @@ func (u *use) add(l, before *jatah.LimitStats, known bool, perSecond func(now, b
 	if known {
 		u.dry += perSecond(l.DryRun, before.DryRun)
 	}
+}
+
+// decisions is how many there were of a limit.
+func decisions(l *jatah.LimitStats) (n uint64) {
+	for _, d := range l.Decisions {
+		n += d.Count
+	}
+	return n
 }
 
 func smooth(before, now float64) float64 {

@@ -57,6 +57,7 @@ export function duration(ms) {
 
 export function percent(part) {
 	const p = part * 100;
+	if (p > 0 && p < 0.05) return "<0.1\u202f%";
 	return (p >= 10 || p === 0 ? p.toFixed(0) : p.toFixed(1)) + "\u202f%";
 }
 
