@@ -18,7 +18,7 @@ const (
 	// costly bounds the part of the time that reading counters may take: one in so many.
 	costly = 50
 	// lingers is how long the members are asked after nobody watches any more: who reloads the page finds its history.
-	lingers = 2 * time.Minute
+	lingers = time.Minute
 )
 
 // answers says who did not tell what it counted.
