@@ -90,6 +90,23 @@ func TestStatsThatCannotBe(t *testing.T) {
 	}
 }
 
+// TestStatsOfAMemberThatCannotTell: one of an earlier version knows no such question, and another answers what cannot be read.
+func TestStatsOfAMemberThatCannotTell(t *testing.T) {
+	n, err := Start(t.Context(), Config{Node: "n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	n.topics.byName.Delete(statsTopic)
+	if c, err := n.ClusterStats(t.Context()); err != nil || c.Nodes != nil || c.Missing != nil || len(c.Unknown) != 1 || c.Unknown[0] != "n1" {
+		t.Errorf("an earlier version: %+v, %v", c, err)
+	}
+	n.topics.set(statsTopic, func(context.Context, string, []byte) ([]byte, error) { return []byte{0xc1}, nil })
+	if c, err := n.ClusterStats(t.Context()); err != nil || c.Nodes != nil || len(c.Missing) != 1 || c.Unknown != nil {
+		t.Errorf("an answer that cannot be read: %+v, %v", c, err)
+	}
+}
+
 func FuzzStatsAnswer(f *testing.F) {
 	s := someStats()
 	a := wireOf(&s)
