@@ -16,7 +16,7 @@ const (
 	sampleTime = time.Second
 	answerTime = 800 * time.Millisecond
 	// costly bounds the part of the time that reading counters may take: one in so many.
-	costly = 50
+	costly = 20
 	// lingers is how long the members are asked after nobody watches any more: who reloads the page finds its history.
 	lingers = time.Minute
 )

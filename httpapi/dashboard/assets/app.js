@@ -21,6 +21,7 @@ function open() {
 }
 
 function hear(name, data) {
+	page.heard = Date.now();
 	if (name === "history") traffic.fill(data);
 	else if (name === "frame") show(data);
 }
@@ -40,7 +41,6 @@ function link(state, why) {
 
 function show(f) {
 	page.frame = f;
-	page.heard = Date.now();
 	if ($("link").dataset.state !== "live") link("live", "");
 	const first = $("main").hidden;
 	$("main").hidden = false;
@@ -124,7 +124,7 @@ document.addEventListener("visibilitychange", () => {
 });
 
 setInterval(() => {
-	if ($("link").dataset.state === "live" && Date.now() - page.heard > 4000) {
+	if ($("link").dataset.state === "live" && Date.now() - page.heard > 12000) {
 		$("link").dataset.state = "lost";
 		put($("link"), "no news for " + Math.round((Date.now() - page.heard) / 1000) + " s");
 	}

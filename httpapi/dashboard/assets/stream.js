@@ -46,7 +46,7 @@ async function follow(path, signal, on) {
 				if (line.startsWith("event: ")) name = line.slice(7);
 				else if (line.startsWith("data: ")) data.push(line.slice(6));
 			}
-			if (data.length) on(name, JSON.parse(data.join("\n")));
+			on(name, data.length ? JSON.parse(data.join("\n")) : null); // a comment says that the node is still there
 		}
 	}
 }
