@@ -42,7 +42,7 @@ type counted struct {
 type use struct {
 	now     rate // in the last sample
 	smooth  rate
-	dry     float64
+	dry     float64 // of what was allowed, what would be refused were it no dry run
 	sources map[jatah.Source]*rate
 	allowed uint64 // since the nodes started
 	refused uint64
@@ -217,8 +217,17 @@ func (u *use) add(l, before *jatah.LimitStats, known bool, perSecond func(now, b
 			sum.refused += r
 		}
 	}
+	// What a dry run let pass is counted as refused, since it tells what would be: it was not.
+	let := min(l.DryRun, u.refused)
+	u.allowed += let
+	u.refused -= let
 	if known {
-		u.dry += perSecond(l.DryRun, before.DryRun)
+		dry := min(perSecond(l.DryRun, before.DryRun), u.now.refused, sum.refused)
+		u.dry += dry
+		for _, r := range []*rate{&u.now, sum} {
+			r.allowed += dry
+			r.refused -= dry
+		}
 	}
 }
 

@@ -54,6 +54,20 @@ func TestRatesAreOfEachNode(t *testing.T) {
 	}
 }
 
+// TestADryRunRefusesNobody, whatever the counters say would be.
+func TestADryRunRefusesNobody(t *testing.T) {
+	f, now := newFeed(), time.Unix(1e9, 0)
+	for i := range uint64(2) {
+		s := nodeStats("n1", "api", 100+10*i, 50+7*i)
+		s.Stats.Limits[0].DryRun = 50 + 7*i
+		f.take(now.Add(time.Duration(i)*time.Second), []jatah.NodeStats{s, nodeStats("n2", "api", 3*i, 2*i)})
+	}
+	u := f.rates["api"]
+	if u.now != (rate{20, 2}) || u.dry != 7 || u.allowed != 170 || u.refused != 2 || f.state.now != (rate{20, 2}) || f.last["n1"].rate != (rate{17, 0}) {
+		t.Errorf("%+v, all together %+v, n1 %+v", u, f.state.now, f.last["n1"].rate)
+	}
+}
+
 // TestDigitsAreCalm: a rate that jumps is followed in a few seconds, and one that ends becomes nothing.
 func TestDigitsAreCalm(t *testing.T) {
 	f, now, n := newFeed(), time.Unix(1e9, 0), uint64(0)

@@ -232,7 +232,7 @@ export class Limits {
 			return tr;
 		}, (tr, l) => {
 			const all = l.smooth.allowed + l.smooth.refused;
-			put(tr.querySelector(".tag"), l.dry_run ? "dry run" : "");
+			put(tr.querySelector(".tag"), l.dry_run ? "dry run" + (l.dry > 0 ? ", would refuse " + rate(l.dry) + "/s" : "") : "");
 			put(tr.querySelector(".sub"), definition(l, true));
 			put(tr.querySelector(".allowed"), rate(l.smooth.allowed));
 			put(tr.querySelector(".refused"), rate(l.smooth.refused));

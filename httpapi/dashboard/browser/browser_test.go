@@ -162,11 +162,6 @@ func quoted(s string) string {
 	return string(b)
 }
 
-func (x *tab) text(selector string) string {
-	x.Helper()
-	return js[string](x, "[...document.querySelectorAll("+quoted(selector)+")].map(e => e.innerText).join(' | ')")
-}
-
 // says waits until an element has a text.
 func (x *tab) says(selector, text string) {
 	x.Helper()
