@@ -60,7 +60,7 @@ export class Chart {
 		const grid = { stroke: colour("--grid"), width: 1 };
 		const axis = { stroke: colour("--muted"), font: "11px system-ui, sans-serif", grid, ticks: { show: false } };
 		this.plot = new uPlot({
-			width, height: this.height, legend: { show: false }, padding: [8, 22, 0, 0],
+			width, height: this.height, legend: { show: false }, padding: [8, 28, 0, 0],
 			cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
 			scales: {
 				x: { time: true, range: () => { const t = this.data[0]; const end = t.length ? t[t.length - 1] : Date.now() / 1000; return [Math.max(end - span, Math.min(end - least, t.length ? t[0] : end)), end]; } },
