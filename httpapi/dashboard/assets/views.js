@@ -117,6 +117,7 @@ export class Events {
 export function notices(f) {
 	const list = [];
 	if (!f.ready) list.push(["wait", f.settling_ms > 0 ? "This node is settling: it decides with its own share in " + duration(f.settling_ms) + "." : "This node is not ready: " + f.reason + "."]);
+	else if (f.weight === 0) list.push(["warn", "This node has no share of any limit for now: it was paused, and waits until every member that counts knows of it."]);
 	const silent = f.members.filter((m) => m.state === "alive" && m.silent && !m.self).map((m) => m.name);
 	const failed = f.members.filter((m) => m.state === "failed").map((m) => m.name);
 	if (silent.length + failed.length > 1) list.push(["bad", silent.length + failed.length + " members are out of reach: " + short([...failed, ...silent]) + ". The network may be cut; shares that are not here are unused."]);
