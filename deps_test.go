@@ -62,18 +62,21 @@ var ours = []layer{
 		"refusals writes lines about keys, for whatever refuses over HTTP"},
 	{"httpapi/metrics", []string{"", "httpapi/edge"},
 		"metrics are read from the counters that the root shows to everybody"},
+	{"httpapi/dashboard", []string{"", "httpapi/internal/problems"},
+		"the page shows what any embedder can read; it asks the API for the rest, as everybody does"},
 	{"httpapi/clientip", nil,
 		"who sent a request is told from its headers and a list of proxies; anybody may use it, without a limiter"},
-	{"cmd/node/...", []string{"", "internal/definition", "internal/envelope", "httpapi", "httpapi/client", "httpapi/clientip", "httpapi/edge", "httpapi/metrics"},
+	{"cmd/node/...", []string{"", "internal/definition", "internal/envelope", "httpapi", "httpapi/client", "httpapi/clientip", "httpapi/dashboard",
+		"httpapi/edge", "httpapi/metrics"},
 		"the program is made of the public packages, so that anybody could have written it"},
 	{"examples/choosing", []string{"bucket"},
 		"it draws what the algorithms do in made-up time, which only bucket has: nodes read the clock"},
-	{"examples/...", []string{"", "httpapi", "httpapi/client", "httpapi/clientip", "httpapi/edge", "httpapi/metrics", "cluster/simnet"},
+	{"examples/...", []string{"", "httpapi", "httpapi/client", "httpapi/clientip", "httpapi/dashboard", "httpapi/edge", "httpapi/metrics", "cluster/simnet"},
 		"an example shows what users can import and should"},
 }
 
 // withNode are the packages that contain a node, and so all that a node needs.
-var withNode = []string{"", "internal/definition", "httpapi", "httpapi/internal/...", "httpapi/edge", "httpapi/metrics", "cmd/node/...", "examples/..."}
+var withNode = []string{"", "internal/definition", "httpapi", "httpapi/internal/...", "httpapi/dashboard", "httpapi/edge", "httpapi/metrics", "cmd/node/...", "examples/..."}
 
 // outside says where what is not ours may be, also where it comes through another package.
 var outside = []struct {

@@ -19,7 +19,8 @@
 // Who would rather wait than be denied calls [Limiter.Wait]. Where the cost of a request is known only when it is over, [Limiter.Reserve]
 // takes an estimate and settles the difference. [Limit.Costs] names what routes cost. [Node.Publish] defines
 // a limit on all nodes. [Limiter.TakeBytes] with [AppendKey], [Node.AppendBatch] and [Limiter.Terms] are for who counts allocations. [Node.Top] says which keys use most and which are
-// refused most in the whole cluster; [Node.AskAll] puts questions of your own to all members. [Node.SetLimits] replaces all limits of a
+// refused most in the whole cluster; [Node.AskAll] puts questions of your own to all members. [Node.ClusterStats] are the counters
+// of all, [Node.Events] what happened to them. [Node.SetLimits] replaces all limits of a
 // program at once.
 //
 // Package httpapi/edge limits HTTP requests as middleware, httpapi serves the decisions to other languages and to proxies, and httpapi/client asks

@@ -36,6 +36,8 @@ type Node struct {
 	topics   topics
 	exams    exams
 	began    time.Time
+	events   eventLog
+	watch    *watcher
 	own      map[string]bool // the limits that Limit and SetLimits defined
 	pub      *published
 }
@@ -65,6 +67,9 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		topics: newTopics(), began: time.Now()}
 	n.topics.set(topTopic, n.answerTop)
 	n.topics.set(doctorTopic, n.answerDoctor)
+	n.topics.set(statsTopic, n.answerStats)
+	n.watch = newWatcher(&n.events)
+	n.Note(Event{Kind: EventStarted, Node: cfg.Node, Text: cfg.Node + " started"})
 	n.pub = newPublished(n)
 	if cfg.alone() {
 		if err := n.openEngine(nil, cluster.Config{}.Ring, 0); err != nil {
@@ -73,6 +78,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		n.runState()
 		n.e.Run()
 		n.ready.Store(true)
+		go n.watch.run(n)
 		return n, nil
 	}
 	cc := cfg.cluster()
@@ -98,6 +104,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	close(n.joined)
 	n.setView(n.c.View())
 	n.e.Run()
+	go n.watch.run(n)
 	return n, nil
 }
 
@@ -155,6 +162,7 @@ func (n *Node) setView(v *cluster.View) {
 		hv.Lost = append(hv.Lost, hybrid.Lost{Name: l.Name, Left: l.Left, Since: now - int64(time.Since(l.Since))})
 	}
 	n.e.SetView(now, hv)
+	n.watch.view(v, time.Now())
 }
 
 // Name is the node's name.
@@ -331,6 +339,7 @@ func (n *Node) Close() error {
 // Shutdown is Close with a deadline: what is not handed over when ctx ends is lost, unless Config.StateDir keeps it.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.close.Do(func() {
+		n.watch.stop()
 		n.endWaits()
 		if n.c != nil {
 			n.err = n.leave(ctx)

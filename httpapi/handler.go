@@ -22,6 +22,8 @@ import (
 type Config struct {
 	// Metrics serves GET /metrics; see httpapi/metrics. Nil: there is no such path.
 	Metrics http.Handler
+	// Dashboard serves the page at / and what it needs; see httpapi/dashboard. Nil: there is no page.
+	Dashboard http.Handler
 
 	// OmitRateLimit leaves out the headers RateLimit and RateLimit-Policy.
 	OmitRateLimit bool
@@ -197,6 +199,12 @@ func (h *Handler) routes() []route {
 	}
 	if h.cfg.Metrics != nil {
 		all = append(all, route{"GET", "/metrics", RoleRead, h.cfg.Metrics.ServeHTTP})
+	}
+	if page := h.cfg.Dashboard; page != nil {
+		all = append(all,
+			route{"GET", "/{$}", open, page.ServeHTTP},
+			route{"GET", "/dashboard/{file...}", open, page.ServeHTTP}, // what the page is made of
+			route{"GET", "/v1/dashboard/{data...}", RoleRead, page.ServeHTTP})
 	}
 	return all
 }

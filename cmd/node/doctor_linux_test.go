@@ -11,9 +11,14 @@ import (
 // TestDoctorNamesAClosedDirection: a firewall that drops UDP from n1 to n2, and nothing else, as n3 sees it.
 func TestDoctorNamesAClosedDirection(t *testing.T) {
 	r := newRig(t, 3, nil, "--limit", "api=100/min")
-	drop := exec.Command("ip", "netns", "exec", r.lab.namespace(nodeLabel(2)), "iptables", "-A", "INPUT", "-p", "udp", "-s", r.lab.address(1, 1), "-j", "DROP")
-	if out, err := drop.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	err := r.lab.in(nodeLabel(2), func() {
+		drop := exec.Command("iptables", "-A", "INPUT", "-p", "udp", "-s", r.lab.address(1, 1), "-j", "DROP")
+		if out, err := drop.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	var v visit
 	wait(t, "the diagnosis", func() bool {

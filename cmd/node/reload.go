@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -188,9 +189,12 @@ func (r *reloader) reload(why string, s *config.Sources) {
 	r.counters.note(time.Now(), err == nil)
 	if err != nil {
 		r.logRefusal(why, err)
+		r.node.Note(jatah.Event{Kind: "reload refused", Warn: true, Text: "the configuration was refused and nothing changed: " + err.Error()})
 		return
 	}
-	r.log.Info("configuration reloaded", append([]any{"why", why}, describeChange(before.Limits, r.current.Limits)...)...)
+	change := describeChange(before.Limits, r.current.Limits)
+	r.log.Info("configuration reloaded", append([]any{"why", why}, change...)...)
+	r.node.Note(jatah.Event{Kind: "reload", Text: "the configuration was reloaded (" + why + ")" + describeEvent(change)})
 	if fields := config.NeedRestart(r.started, r.current); len(fields) > 0 {
 		r.log.Warn("restart the node for some settings to count: they differ from those it was started with", "settings", fields)
 	}
@@ -303,6 +307,20 @@ func describeChange(before, after []jatah.Limit) (attrs []any) {
 		}
 	}
 	return append(attrs, "limits", len(after))
+}
+
+// describeEvent says it in words.
+func describeEvent(change []any) string {
+	var b strings.Builder
+	for i := 0; i+1 < len(change); i += 2 {
+		if names, ok := change[i+1].([]string); ok {
+			fmt.Fprintf(&b, "; %s: %s", change[i], strings.Join(names, ", "))
+		}
+	}
+	if b.Len() == 0 {
+		return "; no limit changed"
+	}
+	return b.String()
 }
 
 // mostNames is how many names a log line has of each kind, and how many mistakes are logged of one file.

@@ -296,6 +296,15 @@ func TestARefusedConfigurationChangesNothing(t *testing.T) {
 				}
 				g.save("jatah.yaml", start+"  - {name: api, rate: 1/s}\n")
 				g.reload("a test", g.read())
+				var events []string
+				for _, e := range g.node.Events(0) {
+					if strings.HasPrefix(e.Kind, "reload") {
+						events = append(events, e.Kind+": "+e.Text)
+					}
+				}
+				if len(events) != 2 || !strings.HasPrefix(events[0], "reload refused: ") || events[1] != "reload: the configuration was reloaded (a test); added: api" {
+					t.Errorf("the events are %q", events)
+				}
 				if len(g.node.Limits()) != 2 || !g.counters.successful {
 					t.Errorf("a good file after the bad one is not taken: %+v", g.node.Limits())
 				}

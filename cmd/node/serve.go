@@ -20,6 +20,7 @@ import (
 	"github.com/jatah-io/jatah"
 	"github.com/jatah-io/jatah/cmd/node/internal/config"
 	"github.com/jatah-io/jatah/httpapi"
+	"github.com/jatah-io/jatah/httpapi/dashboard"
 	"github.com/jatah-io/jatah/httpapi/edge"
 	"github.com/jatah-io/jatah/httpapi/metrics"
 )
@@ -171,7 +172,11 @@ func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, lo
 		defer stop()
 		go certs.run(reminding)
 	}
-	api = httpapi.New(node, httpapi.Config{Metrics: metrics.Handler(node, cfg.Node.Version, collectors...), Logger: log, LogRefusals: cfg.LogRefusals, Access: cfg.Access()})
+	page := dashboard.New(node)
+	defer page.Close()
+	srv.RegisterOnShutdown(page.Close) // its streams would keep the server
+	api = httpapi.New(node, httpapi.Config{Dashboard: page, Metrics: metrics.Handler(node, cfg.Node.Version, collectors...), Logger: log,
+		LogRefusals: cfg.LogRefusals, Access: cfg.Access()})
 	rules := edgePart{api: api, node: node, log: log, logRefusals: cfg.LogRefusals}
 	if err := rules.set(cfg.Edge); err != nil {
 		return errors.Join(err, node.Close())
