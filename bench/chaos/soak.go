@@ -99,7 +99,11 @@ func (r *run) restarts(ctx context.Context, end time.Duration) error {
 		if r.load.now() > end {
 			return nil
 		}
-		s := Step{Number: n, Kind: []Kind{Restart, Kill}[rng.IntN(2)], Nodes: order[(n-1)%r.o.Nodes:][:1], For: time.Duration(rng.IntN(5000)) * time.Millisecond}
+		s := Step{Number: n, Nodes: order[(n-1)%r.o.Nodes:][:1], For: time.Duration(rng.IntN(5000)) * time.Millisecond}
+		// The same for a node in each turn, or turns could not be compared: a node that leaves hands over what one that is killed takes along.
+		if s.Kind = Kill; s.Nodes[0]%2 == 1 {
+			s.Kind = Restart
+		}
 		if last := len(r.steps) - 1; last >= 0 {
 			r.steps[last].until = from + restTime
 		}
@@ -140,6 +144,14 @@ func median(v []float64) float64 {
 		return 0
 	}
 	return v[len(v)/2]
+}
+
+func mean(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
 }
 
 // memory is what keys remember at the end of a soak.
@@ -186,7 +198,7 @@ func (r *run) soakBody(w *strings.Builder, dir, stem string) error {
 func (r *run) judgeFlat(w io.Writer) {
 	fmt.Fprintf(w, "\n%d nodes, %d keys, %d rounds of all keys, %d restarts and crashes, each node in its turn.\n", r.o.Nodes, r.o.Keys, r.walk.passes.Load(), len(r.steps))
 	fmt.Fprintf(w, "\n## Memory\n\nA plateau is sampled when every key has been asked for since the last node came back, so that every node knows again what it is to know: medians over %v, summed over the "+
-		"nodes. Warm-up is until every node has been restarted once. Growth is from the median of the first three plateaus after that to the median of the last three; more than %.0f %% is a failure, "+
+		"nodes. A turn is one restart of every node, in the same order and manner as the turn before. Warm-up is the first turn. Growth is from the mean of the second turn to the mean of the last; more than %.0f %% is a failure, "+
 		"of goroutines and files only if it is also more than %d.\n\n", restTime, 100*flat, flatFloor)
 	fmt.Fprint(w, "| plateau | after |")
 	for _, m := range soaked() {
@@ -206,17 +218,17 @@ func (r *run) judgeFlat(w io.Writer) {
 	}
 	warm := r.plateaus[min(r.o.Nodes, len(r.plateaus)):]
 	fmt.Fprintln(w)
-	if len(warm) < 4 {
-		fmt.Fprintf(w, "%d plateaus after warm-up are too few to judge growth; it takes 4.\n", len(warm))
+	n := r.o.Nodes
+	if len(warm) < 2*n {
+		fmt.Fprintf(w, "%d plateaus after warm-up are too few to judge growth; it takes two turns, %d.\n", len(warm), 2*n)
 		return
 	}
-	n := min(3, len(warm)/2)
 	for _, m := range soaked() {
 		var values []float64
 		for _, p := range warm {
 			values = append(values, p.values[m.metric])
 		}
-		before, after := median(values[:n]), median(values[len(values)-n:])
+		before, after := mean(values[:n]), mean(values[len(values)-n:])
 		growth := after/before - 1
 		fmt.Fprintf(w, "- %s: %.1f at first, %.1f in the end: %+.1f %%; least %.1f, most %.1f\n", m.name, before/m.unit, after/m.unit, 100*growth,
 			slices.Min(values)/m.unit, slices.Max(values)/m.unit)
