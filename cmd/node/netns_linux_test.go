@@ -53,6 +53,23 @@ func newLab(t *testing.T, nodes int) *lab {
 			t.Skipf("needs the program %s (packages iproute2 and iptables): %v", tool, err)
 		}
 	}
+	l := claimLab(t, nodes)
+	t.Cleanup(l.remove)
+	if out, err := exec.Command("ip", "netns", "add", l.namespace(hubLabel)).CombinedOutput(); err != nil {
+		t.Skipf("this machine lets us make no network namespaces: %v: %s", err, out)
+	}
+	l.build()
+	return l
+}
+
+// claiming is held while a lab is claimed: who looks for labs that are left over tries their locks.
+var claiming sync.Mutex
+
+// claimLab finds a name for a new lab, after it has removed those of tests that did not end.
+func claimLab(t *testing.T, nodes int) *lab {
+	t.Helper()
+	claiming.Lock()
+	defer claiming.Unlock()
 	sweepLabs(t)
 	id := make([]byte, 4)
 	rand.Read(id)
@@ -67,11 +84,6 @@ func newLab(t *testing.T, nodes int) *lab {
 	if err := syscall.Flock(int(l.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(l.remove)
-	if out, err := exec.Command("ip", "netns", "add", l.namespace(hubLabel)).CombinedOutput(); err != nil {
-		t.Skipf("this machine lets us make no network namespaces: %v: %s", err, out)
-	}
-	l.build()
 	return l
 }
 
