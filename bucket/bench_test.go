@@ -11,11 +11,16 @@ import (
 )
 
 // TestTakeAllocatesNothing is the allocation budget of a decision: an allocation would cost more
-// than the decision.
+// than the decision. Only the bucket that a key without one is decided on is allocated where int has 32 bits: atomic numbers are
+// aligned to eight bytes, and stacks there are not.
 func TestTakeAllocatesNothing(t *testing.T) {
 	tab := NewTable(params(t, "1000/s", 10), 1)
 	tab.Take("known", 0, 10)
 	now := int64(0)
+	unseen := map[string]float64{}
+	if strconv.IntSize == 32 {
+		unseen = map[string]float64{"look": 1, "overflow": 1}
+	}
 	for name, f := range map[string]func(){
 		"take":     func() { tab.Take("known", now, 1) },
 		"peek":     func() { tab.Peek("known", now) },
@@ -24,8 +29,8 @@ func TestTakeAllocatesNothing(t *testing.T) {
 		"look":     func() { tab.Peek("unseen", now) },
 		"overflow": func() { tab.Take("unseen", 0, 1) },
 	} {
-		if n := testing.AllocsPerRun(1000, func() { now += 1000; f() }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
+		if n := testing.AllocsPerRun(1000, func() { now += 1000; f() }); n > unseen[name] {
+			t.Errorf("%s: %v allocations, want at most %v", name, n, unseen[name])
 		}
 	}
 }

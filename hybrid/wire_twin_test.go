@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
 // The dumb twin of the wire form: every field by a call of the msgpack library, each message into memory of its own. What the
@@ -190,9 +191,19 @@ func (r *twinReader) u() uint64  { v, err := r.dec.DecodeUint64(); return keepTw
 func (r *twinReader) i() int64   { v, err := r.dec.DecodeInt64(); return keepTwin(r, v, err) }
 func (r *twinReader) f() float64 { v, err := r.dec.DecodeFloat64(); return keepTwin(r, v, err) }
 
+// length reads a length; -1 for nil. Where an int has 32 bits, the library makes negative ones of those above 2³¹.
+func (r *twinReader) length(decode func() (int, error)) (int, error) {
+	code, _ := r.dec.PeekCode()
+	n, err := decode()
+	if err == nil && n < 0 && code != msgpcode.Nil {
+		err = errors.New("more announced than there can be")
+	}
+	return n, err
+}
+
 func (r *twinReader) s() string { return string(r.b()) }
 func (r *twinReader) b() []byte {
-	n, err := r.dec.DecodeBytesLen()
+	n, err := r.length(r.dec.DecodeBytesLen)
 	if n = keepTwin(r, n, err); n <= 0 {
 		return nil
 	}
@@ -205,7 +216,7 @@ func (r *twinReader) b() []byte {
 }
 
 func (r *twinReader) list(fields int) int {
-	n, err := r.dec.DecodeArrayLen()
+	n, err := r.length(r.dec.DecodeArrayLen)
 	if n = keepTwin(r, n, err); n > r.src.Len()/fields {
 		r.err = fmt.Errorf("%d elements announced, %d bytes left", n, r.src.Len())
 		return 0

@@ -80,7 +80,7 @@ func TestCheckDescribesEveryAlgorithm(t *testing.T) {
 
 // A node with a limit of each kind in its file lets three requests of each pass, and refuses the fourth.
 func TestServeDecidesByEveryAlgorithm(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	s := startServer(t, "--config", algorithmsFile(t))
 	s.waitReady()
 	for name, e := range expected {

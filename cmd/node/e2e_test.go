@@ -8,6 +8,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -33,8 +35,17 @@ const patience = 30 * time.Second
 // binary is the program under test, built once; empty with -short.
 var binary string
 
+// sideBySide is how many of the tests with processes run at once, unless -parallel says it. They wait most of the time, each for a
+// cluster of its own; more than these, and two cores would be late so often that nothing could be judged.
+const sideBySide = "3"
+
 func TestMain(m *testing.M) {
 	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		flag.Set("test.parallel", sideBySide)
+	}
 	os.Exit(buildAndRun(m))
 }
 
@@ -61,11 +72,42 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
+// besideOthers lets a test with processes run while others do. Each has ports, networks and files of its own.
+func besideOthers(t *testing.T) {
+	t.Helper()
+	needProcesses(t)
+	t.Parallel()
+}
+
 func needProcesses(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs processes; left out with -short")
 	}
+}
+
+// lastingPorts are addresses on loopback whose ports stay free while nobody listens there, for servers that are stopped and come back:
+// they are not among those that systems give to whoever asks for any port, or dials.
+func lastingPorts(t *testing.T, n int) (all []string) {
+	t.Helper()
+	for range 1000 {
+		address := fmt.Sprintf("127.0.0.1:%d", 10000+mathrand.IntN(20000))
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			continue
+		}
+		defer l.Close() // only at the end, so that no two are the same
+		p, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		p.Close()
+		if all = append(all, address); len(all) == n {
+			return all
+		}
+	}
+	t.Fatalf("not %d free ports in 1000 tries", n)
+	return nil
 }
 
 // server is a process of `serve`.
@@ -224,8 +266,8 @@ func wait(t *testing.T, what string, condition func() bool) {
 func startCluster(t *testing.T, n int, args ...string) []*server {
 	t.Helper()
 	var all []*server
-	for i := range n {
-		own := append([]string{"--node", fmt.Sprintf("n%d", i+1), "--bind", "127.0.0.1:0", "--expect", fmt.Sprint(n)}, args...)
+	for i, bind := range lastingPorts(t, n) {
+		own := append([]string{"--node", fmt.Sprintf("n%d", i+1), "--bind", bind, "--expect", fmt.Sprint(n)}, args...)
 		if i > 0 {
 			own = append(own, "--join", all[0].bind)
 		}

@@ -135,7 +135,7 @@ func TestTheEdgeIsReplacedWhileTheNodeRuns(t *testing.T) {
 }
 
 func TestTheRulesOfTheEdgeAreReloaded(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	file := filepath.Join(t.TempDir(), "jatah.yaml")
 	write := func(edge string) {
 		t.Helper()

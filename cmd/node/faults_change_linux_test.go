@@ -87,6 +87,7 @@ func (k *slow) exhaust(t *testing.T, r *rig) {
 // Three nodes are stopped and started again one after the other, under load. What
 // was used before stays used, and nothing is let through meanwhile.
 func TestARollingRestartForgetsNothing(t *testing.T) {
+	besideOthers(t)
 	r := newRig(t, 3, kinds(), "--limit", hourlyFlag)
 	var keys []*slow
 	for i := range 30 {
@@ -168,6 +169,7 @@ func judgeSlow(t *testing.T, r *rig, keys []*slow) {
 }
 
 func TestSecretsBeyondLoopback(t *testing.T) {
+	besideOthers(t)
 	r := newRig(t, 2, nil, "--limit", "api=1/h,burst=2")
 	client := r.web
 	for i, want := range []bool{true, true, false} {

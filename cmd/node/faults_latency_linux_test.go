@@ -30,7 +30,8 @@ func (d *times) quantile(part float64) time.Duration {
 	return d.all[min(int(part*float64(len(d.all))), len(d.all)-1)].Round(10 * time.Microsecond)
 }
 
-// Nothing here is asserted but that there were answers: times are for who reads them.
+// Nothing here is asserted but that there were answers: times are for who reads them, which is why it runs beside no other test of
+// this package.
 func TestReportTimesOfDecisionsUnderFaults(t *testing.T) {
 	// Far more than is asked for, so that nothing waits because of the limit.
 	rules := []rule{{"hybrid", 10000, 10000, "hybrid", "share"}, {"strict", 10000, 10000, "strict", "share"}}

@@ -8,6 +8,7 @@ import (
 )
 
 func TestALossOfThirtyPercentLetsNothingThrough(t *testing.T) {
+	besideOthers(t)
 	r := newRig(t, 3, []rule{{"strict", 50, 100, "strict", "wait"}, {"hybrid", 50, 100, "hybrid", "wait"}})
 	var keys []string
 	for _, l := range r.rules {
@@ -32,6 +33,7 @@ func TestALossOfThirtyPercentLetsNothingThrough(t *testing.T) {
 // A cut in one direction between owner and lender, then in the other; then the
 // owner apart from the others until they count it as failed.
 func TestCutsShorterThanGrace(t *testing.T) {
+	besideOthers(t)
 	r := newRig(t, 3, kinds())
 	owner := r.rng.IntN(3)
 	lender := r.except(owner)[r.rng.IntN(2)]
@@ -70,6 +72,7 @@ func TestCutsShorterThanGrace(t *testing.T) {
 }
 
 func TestPausesOfOwnerAndLender(t *testing.T) {
+	besideOthers(t)
 	r := newRig(t, 3, kinds())
 	owner := r.rng.IntN(3)
 	lender := r.except(owner)[r.rng.IntN(2)]
@@ -146,6 +149,7 @@ func (s *stream) take(o *stream) {
 // The owner is killed and comes back under its name: after it was declared dead,
 // at another address; and before anybody has noticed, where it was.
 func TestAKilledOwnerComesBackUnderItsName(t *testing.T) {
+	besideOthers(t)
 	r := newRig(t, 3, kinds())
 	owner := r.rng.IntN(3)
 	busy := r.everyKind(owner)
@@ -184,6 +188,7 @@ func TestAKilledOwnerComesBackUnderItsName(t *testing.T) {
 // Beyond grace each side has the whole limit; when the network is whole again
 // there is one.
 func TestASplitLongerThanGrace(t *testing.T) {
+	besideOthers(t)
 	const grace = 5 * time.Second
 	// The burst is small, so that one limit and two are told apart within seconds.
 	rules := []rule{{"strict-wait", 30, 15, "strict", "wait"}, {"hybrid-wait", 30, 15, "hybrid", "wait"}, {"hybrid-share", 30, 15, "hybrid", "share"}}

@@ -31,7 +31,7 @@ func (s *server) send(t *testing.T, method, path, body string) (status int, answ
 // Three real nodes: a limit that is sent to one is in use on all and outlasts a stop of all of them; what a file defines is not
 // changed.
 func TestLimitsOverTheAPI(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	dir := t.TempDir()
 	start := func() []*server {
 		return startCluster(t, 3, "--state-dir", dir, "--limit", "own=10/min")

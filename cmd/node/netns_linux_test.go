@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"testing"
 
 	"github.com/jatah-io/jatah/internal/netlab"
@@ -19,11 +20,16 @@ type lab struct {
 // hubLabel names where no node is.
 const hubLabel = "hub"
 
+// claiming is held while a lab is claimed: who looks for labs that are left over tries their locks.
+var claiming sync.Mutex
+
 // newLab makes the network, or skips the test where that is not possible.
 func newLab(t *testing.T, nodes int) *lab {
 	t.Helper()
 	needProcesses(t)
+	claiming.Lock()
 	l, err := netlab.New("jatah-test", nodes)
+	claiming.Unlock()
 	switch {
 	case errors.Is(err, netlab.ErrUnavailable):
 		t.Skip(err)

@@ -54,12 +54,7 @@ type front struct {
 // freePort is a port that was free a moment ago: these proxies cannot tell which one they got.
 func freePort(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	_, port, _ := net.SplitHostPort(lastingPorts(t, 1)[0])
 	return port
 }
 
@@ -216,7 +211,7 @@ func startNodesBehindProxy(t *testing.T) []*server {
 }
 
 func TestProxiesRefuseAtTheEdge(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	for _, p := range proxies {
 		t.Run(p.name, func(t *testing.T) {
 			if _, err := exec.LookPath(p.name); err != nil {
@@ -301,7 +296,7 @@ func survivesNodes(t *testing.T, p proxy, f *front, nodes []*server) {
 // An office of 35 people is behind one address. The allowance of the address is used up by visitors whom nobody knows; the account of the
 // office, which the proxy has checked, is at 8 % of its own.
 func TestAnOfficeBehindOneAddressIsNotThrownOut(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	nginx := proxies[0]
 	if _, err := exec.LookPath(nginx.name); err != nil {
 		t.Skipf("%s is not installed; .ci/run tools installs it", nginx.name)

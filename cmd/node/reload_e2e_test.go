@@ -42,7 +42,7 @@ const (
 // A bad file changes nothing and is told with its place; a good one counts without a restart, whether it is written over, renamed over or switched as
 // a mounted config map is; and what was used stays used.
 func TestNewConfigurationsCountWithoutARestart(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	for _, way := range []struct {
 		name  string
 		file  string // the one that --config names
@@ -171,7 +171,7 @@ func placeConfigMap(t *testing.T, dir, content string) {
 
 // SIGHUP reloads also where nothing has changed, and requests meanwhile all find their limit.
 func TestSIGHUPWhileRequestsRun(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no SIGHUP there")
 	}
@@ -221,7 +221,7 @@ func TestSIGHUPWhileRequestsRun(t *testing.T) {
 
 // Who has no file to read again ends with SIGHUP, as a terminal that closes wants it.
 func TestSIGHUPEndsANodeWithoutFiles(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no SIGHUP there")
 	}

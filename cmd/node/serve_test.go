@@ -18,7 +18,7 @@ import (
 )
 
 func TestServeAnswersAndEndsWith0OnSIGTERM(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	s := startServer(t, "--node", "n1", "--limit", "api=1/h,burst=2")
 	s.waitReady()
 	if got := s.status("/healthz"); got != http.StatusOK {
@@ -53,7 +53,7 @@ func TestServeAnswersAndEndsWith0OnSIGTERM(t *testing.T) {
 }
 
 func TestReadyzSaysSoWhileTheNodeStops(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	s := startServer(t, "--node", "n1", "--limit", "api=1/h")
 	s.waitReady()
 	// A request that never ends holds the process in its last seconds.
@@ -77,7 +77,7 @@ func TestReadyzSaysSoWhileTheNodeStops(t *testing.T) {
 }
 
 func TestBadConfigurationEndsWith1AndBadUseWith2(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -125,7 +125,7 @@ func TestBadConfigurationEndsWith1AndBadUseWith2(t *testing.T) {
 }
 
 func TestASecondNodeOfTheSameNameIsRefused(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	first := startServer(t, "--node", "twin", "--bind", "127.0.0.1:0")
 	first.waitReady()
 	second := launch(t, "--http", "127.0.0.1:0", "--node", "twin", "--bind", "127.0.0.1:0", "--join", first.bind)
@@ -137,7 +137,7 @@ func TestASecondNodeOfTheSameNameIsRefused(t *testing.T) {
 }
 
 func TestThreeNodesTogetherAdmitOneLimit(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	servers := startCluster(t, 3, "--limit", "api=50/s,burst=200,mode=strict")
 	var f flood
 	f.run(servers, "api", "user", time.Now(), lasting(4*time.Second))
@@ -148,7 +148,7 @@ func TestThreeNodesTogetherAdmitOneLimit(t *testing.T) {
 }
 
 func TestOneNodeAloneAdmitsItsThirdInSplitMode(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	servers := startCluster(t, 3, "--limit", "api=60/s,burst=300,mode=split")
 	var f flood
 	f.run(servers[:1], "api", "user", time.Now(), lasting(4*time.Second))
@@ -158,7 +158,7 @@ func TestOneNodeAloneAdmitsItsThirdInSplitMode(t *testing.T) {
 // The owner of the key is killed under load: the others go on deciding, first
 // by their fallback, and then by asking the new owner.
 func TestDecisionsGoOnWhenTheOwnerIsKilled(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	const askTimeout = 50 * time.Millisecond
 	servers := startCluster(t, 3, "--limit", "api=100/s,burst=200,mode=strict", "--ask-timeout", askTimeout.String())
 	const key = "user"
@@ -225,7 +225,7 @@ func TestDecisionsGoOnWhenTheOwnerIsKilled(t *testing.T) {
 // of an owner that is back are refusals, since it holds no shares yet; they must
 // not stand longer than that.
 func TestTheWholeLimitIsUsedAgainWhenAKilledOwnerIsBack(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	const rate, key = 60, "user"
 	servers := startCluster(t, 3, "--limit", fmt.Sprintf("api=%d/s,burst=15,mode=strict", rate))
 	owner := servers[0].owner(t, "api", key)
@@ -250,9 +250,8 @@ func TestTheWholeLimitIsUsedAgainWhenAKilledOwnerIsBack(t *testing.T) {
 	for _, s := range others {
 		wait(t, "the death being seen", func() bool { return len(s.members("alive")) == 2 })
 	}
-	back := launch(t, "--http", victim.http, "--node", owner, "--bind", victim.bind, "--join", others[0].bind,
+	back := startServer(t, "--node", owner, "--bind", victim.bind, "--join", others[0].bind,
 		"--expect", "3", "--limit", fmt.Sprintf("api=%d/s,burst=15,mode=strict", rate))
-	back.http = victim.http
 	back.waitReady()
 	// Two thirds and the burst are what the others have of their own, 135 in three
 	// seconds; nine tenths need all three nodes.
@@ -265,7 +264,7 @@ func TestTheWholeLimitIsUsedAgainWhenAKilledOwnerIsBack(t *testing.T) {
 }
 
 func TestDemoKeepsThePromiseAndLeavesNothingBehind(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	cmd := exec.Command(binary, "demo", "--duration", "8s", "--limit", "api=100/s,burst=100")
 	// The nodes of this demo are known by a mark in their environment.
 	mark := fmt.Sprintf("DEMO_TEST_MARK=%d-%d", os.Getpid(), time.Now().UnixNano())
@@ -285,7 +284,7 @@ func TestDemoKeepsThePromiseAndLeavesNothingBehind(t *testing.T) {
 }
 
 func TestDemoTakesItsNodesWithItWhenInterrupted(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	mark := fmt.Sprintf("DEMO_TEST_MARK=%d-%d", os.Getpid(), time.Now().UnixNano())
 	cmd := exec.Command(binary, "demo")
 	cmd.Env = append(withoutSettings(os.Environ()), mark)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"testing"
@@ -10,18 +9,9 @@ import (
 
 // A daily quota that is half used is half used after all nodes were stopped and started again.
 func TestQuotaOutlivesAFullStop(t *testing.T) {
-	needProcesses(t)
+	besideOthers(t)
 	dir := t.TempDir()
-	var binds []string
-	for range 3 { // the same ports in both lives: the nodes are each other's seeds
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		binds = append(binds, l.Addr().String())
-		l.Close()
-	}
+	binds := lastingPorts(t, 3) // the same in both lives: the nodes are each other's seeds
 	begin := func() (all []*server) {
 		for i, bind := range binds {
 			name := fmt.Sprintf("n%d", i+1)

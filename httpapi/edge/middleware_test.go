@@ -105,7 +105,7 @@ func TestTheBodyOfARefusedRequestIsNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: site.test\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", 1<<40)
+		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: site.test\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", int64(1)<<40)
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || res.StatusCode != 429 {
 			t.Errorf("%v, %v; want 429 in place of 100", res, err)

@@ -3,9 +3,9 @@ package demo
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os/exec"
@@ -149,25 +149,29 @@ func (t *tail) String() string {
 
 // freeAddresses finds n loopback addresses whose ports are free for TCP and
 // UDP. Ports must be known before the first node starts, so that each node can
-// be told to join all others and a killed one comes back where it was.
+// be told to join all others and a killed one comes back where it was; so they are
+// not among those that systems give meanwhile to whoever asks for any port, or dials.
 func freeAddresses(n int) ([]string, error) {
 	var out []string
-	for tries := 0; len(out) < n && tries < 100; tries++ {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+	var failed error
+	for tries := 0; len(out) < n && tries < 1000; tries++ {
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000)))
 		if err != nil {
-			return nil, err
+			failed = err
+			continue
 		}
 		// Kept open until all are found, or the same port might come twice.
 		defer ln.Close()
 		packets, err := net.ListenPacket("udp", ln.Addr().String())
 		if err != nil {
+			failed = err
 			continue
 		}
 		packets.Close()
 		out = append(out, ln.Addr().String())
 	}
 	if len(out) < n {
-		return nil, errors.New("no free ports on 127.0.0.1")
+		return nil, fmt.Errorf("no free ports on 127.0.0.1: %w", failed)
 	}
 	return out, nil
 }
