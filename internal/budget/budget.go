@@ -86,6 +86,9 @@ func (b *Budget) DropKey() {
 	}
 }
 
+// DropKeys gives the room of some keys back.
+func (b *Budget) DropKeys(n int) { b.keys.Add(-int64(n)) }
+
 // Keys is how many keys have room.
 func (b *Budget) Keys() int64 { return b.keys.Load() }
 

@@ -15,7 +15,8 @@ import (
 // its pages go to the system, which shows zeros in their place.
 type blocks struct {
 	budget *budget.Budget
-	given  int // words, until blocks are taken
+	bytes  int64 // of the budget
+	given  int   // words, until blocks are taken
 	cut    *block
 	homes  []*home // that have a free segment
 	last   int     // number of a home
@@ -59,20 +60,34 @@ const (
 // nowhere is what the numbers of chunks lead to that were given back: no key is there. It is never written to.
 var nowhere [chunkWords + guard]uint64
 
+// claim takes bytes of the budget, and back gives them back.
+func (b *blocks) claim(n int64, reserved bool) bool {
+	if !b.budget.Take(budget.Records, n, reserved) {
+		return false
+	}
+	b.bytes += n
+	return true
+}
+
+func (b *blocks) back(n int64) {
+	b.bytes -= n
+	b.budget.Add(budget.Records, -n)
+}
+
 // take gives zeroed words, at most a chunk of them; false: the budget has no room. more is counted too.
 func (b *blocks) take(words, more int, reserved bool) (piece, bool) {
 	bytes := int64(words)*8 + int64(more)
 	if b.given >= blocksFrom && words == chunkWords {
 		if b.cut == nil || len(b.cut.words) == 0 {
 			b.cut = nil
-			if b.budget.Take(budget.Records, 8*(blockWords+guard), reserved) {
+			if b.claim(8*(blockWords+guard), reserved) {
 				w := make([]uint64, blockWords+guard)
 				largePages(w[:blockWords])
 				b.cut = &block{words: w[:blockWords], all: blockWords}
 			}
 		}
 		if c := b.cut; c != nil {
-			if !b.budget.Take(budget.Records, int64(more), reserved) {
+			if !b.claim(int64(more), reserved) {
 				return piece{}, false
 			}
 			w := c.words[:words:words]
@@ -84,7 +99,7 @@ func (b *blocks) take(words, more int, reserved bool) (piece, bool) {
 	if words == chunkWords {
 		bytes += 8 * guard
 	}
-	if !b.budget.Take(budget.Records, bytes, reserved) {
+	if !b.claim(bytes, reserved) {
 		return piece{}, false
 	}
 	b.given += words
@@ -96,7 +111,7 @@ func (b *blocks) take(words, more int, reserved bool) (piece, bool) {
 
 // give takes a piece back, which nobody uses any more but who has found something there before.
 func (b *blocks) give(p piece, more int) {
-	b.budget.Add(budget.Records, -int64(more))
+	b.back(int64(more))
 	c := p.block
 	if c == nil {
 		b.given -= len(p.words)
@@ -104,26 +119,26 @@ func (b *blocks) give(p piece, more int) {
 		if n == chunkWords {
 			n += guard
 		}
-		b.budget.Add(budget.Records, -8*int64(n))
+		b.back(8 * int64(n))
 		return
 	}
 	if c.live -= len(p.words); c.live == 0 {
 		if b.cut == c {
 			b.cut = nil
 		}
-		b.budget.Add(budget.Records, -8*int64(c.all+guard-c.gone))
+		b.back(8 * int64(c.all+guard-c.gone))
 		return
 	}
 	if toSystem(p.words) {
 		c.gone += len(p.words)
-		b.budget.Add(budget.Records, -8*int64(len(p.words)))
+		b.back(8 * int64(len(p.words)))
 	}
 }
 
 // segment gives an empty segment and its home; nil: there is no room.
 func (b *blocks) segment(reserved bool) (*segment, *home) {
 	if b.given < blocksFrom {
-		if !b.budget.Take(budget.Records, 8*slots+segmentCost, reserved) {
+		if !b.claim(8*slots+segmentCost, reserved) {
 			return nil, nil
 		}
 		b.given += slots
@@ -161,7 +176,7 @@ func (b *blocks) segment(reserved bool) (*segment, *home) {
 func (b *blocks) giveSegment(s *segment, h *home) {
 	if h == nil {
 		b.given -= slots
-		b.budget.Add(budget.Records, -8*slots-segmentCost)
+		b.back(8*slots + segmentCost)
 		return
 	}
 	if h.free = append(h.free, s); len(h.free) == 1 {

@@ -167,6 +167,14 @@ func (t *Table[T]) Free(r *T) {
 	t.release(uint32(metaOf(unsafe.Pointer(r), unsafe.Sizeof(*r)).Load() >> 32))
 }
 
+// Close gives what the table takes of its budget back. Nothing may be added from then on; the rest works as before, until the collector has it all.
+func (t *Table[T]) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.back(t.bytes)
+	t.budget = nil
+}
+
 // Key is the key of a record. It allocates.
 func (t *Table[T]) Key(r *T) string { return string(t.AppendKey(nil, r)) }
 
