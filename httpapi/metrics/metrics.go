@@ -44,8 +44,9 @@ func Handler(node *jatah.Node, version string, more ...prometheus.Collector) htt
 // Collector reads node.Stats() at each scrape. Use [NewCollector]; it is
 // safe for concurrent use and holds no counters itself.
 type Collector struct {
-	node *jatah.Node
-	desc descs
+	node   *jatah.Node
+	desc   descs
+	memory memoryDescs
 }
 
 // descs are the metrics.
@@ -65,7 +66,7 @@ func NewCollector(node *jatah.Node) *Collector {
 	def := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("jatah_"+name, help, labels, nil)
 	}
-	return &Collector{node: node, desc: descs{
+	return &Collector{node: node, memory: newMemoryDescs(), desc: descs{
 		decisions: def("decisions_total", "Decisions, by what was decided and how.", "limit", "result", "source"),
 		dryRun:    def("dry_run_denied_total", "Requests that passed only because the limit is in dry run.", "limit"),
 		keys:      def("limit_keys", "Keys of which this node remembers something.", "limit"),
@@ -100,6 +101,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	} {
 		ch <- desc
 	}
+	c.memory.describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -150,6 +152,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	count(d.state, s.StateWrites, "ok")
 	count(d.state, s.StateFailures, "failed")
 	gauge(d.tick, s.Tick.Seconds())
+	c.memory.collect(ch, &s.Memory)
 }
 
 // results are the decisions of one source.
