@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -53,8 +54,9 @@ func keyMemory(b *testing.B, nodes int, limit jatah.Limit, n int) {
 	var limiters []*jatah.Limiter
 	net := simnet.New(1)
 	for i := range max(nodes, 1) {
-		cfg := jatah.Config{Node: fmt.Sprint("n", i), MaxKeys: 2 * n, Settle: 100 * time.Millisecond, AskTimeout: time.Second, Insecure: true}
+		cfg := jatah.Config{Node: fmt.Sprint("n", i), MaxKeys: 2 * n, AskTimeout: time.Second, Insecure: true, Logger: slog.New(slog.DiscardHandler)}
 		if nodes > 0 {
+			cfg.SyncInterval, cfg.Settle = memoryTick, 2*memoryTick
 			tr, err := net.Transport(fmt.Sprintf("10.0.0.%d:7946", i+1))
 			if err != nil {
 				b.Fatal(err)
@@ -74,7 +76,9 @@ func keyMemory(b *testing.B, nodes int, limit jatah.Limit, n int) {
 	for i := range n {
 		limiters[i%len(limiters)].Take(context.Background(), fmt.Sprintf("user:%08d", i), 50)
 	}
-	time.Sleep(time.Second) // copies for the heirs
+	if nodes > 1 {
+		time.Sleep(4 * memoryTick) // copies for the heirs
+	}
 	counted := int64(0)
 	for _, m := range members {
 		counted += m.Stats().Memory.Used
@@ -86,6 +90,46 @@ func keyMemory(b *testing.B, nodes int, limit jatah.Limit, n int) {
 	b.ReportMetric(per(residentAfter-resident), "resident-B/key")
 	for _, m := range members {
 		_ = m.Close()
+	}
+}
+
+// memoryTick is so long that a busy machine is not taken for a paused one.
+const memoryTick = 2 * time.Second
+
+// BenchmarkFlood is what a request of a new key costs while there is no room for it, which is all that a flood of them is.
+func BenchmarkFlood(b *testing.B) {
+	keys := benchKeys(1 << 20)
+	for _, clustered := range []bool{false, true} {
+		for _, policy := range []jatah.Overflow{jatah.OverflowDeny, jatah.OverflowAllow, jatah.OverflowShared} {
+			name := "alone"
+			cfg := jatah.Config{Node: "n1", MaxKeys: 1000, Overflow: policy, Settle: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+			if clustered {
+				tr, err := simnet.New(1).Transport("10.0.0.1:7946")
+				if err != nil {
+					b.Fatal(err)
+				}
+				name, cfg.Transport = "only-member", tr
+			}
+			b.Run(name+"/"+policy.String(), func(b *testing.B) {
+				node, err := jatah.Start(context.Background(), cfg)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer node.Close()
+				l, err := node.Limit(jatah.Limit{Name: "api", Rate: jatah.PerDay(10), Burst: 10})
+				if err != nil {
+					b.Fatal(err)
+				}
+				for _, k := range keys[:1000] {
+					l.Take(context.Background(), k, 5)
+				}
+				i := 0
+				for b.Loop() {
+					l.Take(context.Background(), keys[1000+i%1_000_000], 1)
+					i++
+				}
+			})
+		}
 	}
 }
 

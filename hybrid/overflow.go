@@ -96,7 +96,6 @@ func (l *Limit) overflow(s *Spec, key string, cost int64, d Decision) (Decision,
 	l.e.overflowed(policy)
 	switch policy {
 	case OverflowAllow:
-		l.top.used.Note(key, cost)
 		return l.count(s, key, s.uncounted()), nil
 	case OverflowShared:
 		key = l.sharedKey(key)
