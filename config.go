@@ -49,8 +49,14 @@ type Config struct {
 	// Expect is the number of nodes that the cluster is meant to have, if known. Shares are at most 1/Expect.
 	Expect int
 
-	// MaxKeys bounds the keys kept, per limit where this node is alone, else in all. Default 1 Mi.
+	// MaxKeys bounds the keys that are used at this node and not full, over all limits, and apart from those the keys that it owns for the cluster.
+	// Default 1 Mi; where MaxMemory is set, none.
 	MaxKeys int
+	// MaxMemory bounds the memory of keys, in bytes: tables with their index, accounts, ledgers, copies for others, meters, permits. At least
+	// MinMemory; 0: no bound. The process takes more: see docs/memory.md.
+	MaxMemory int64
+	// Overflow says what a new key gets when there is no room for it. The zero value is OverflowDeny. The same on all nodes.
+	Overflow Overflow
 
 	// StateDir is a directory that only this node's processes write to, in files named after Node: what was used, and published limits, survive a stop of
 	// the whole cluster, so set it for quotas of hours and more, on every node. Empty: nothing is kept. It is made if it does not exist.
@@ -108,6 +114,12 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Expect < 0 || c.MaxKeys < 0 {
 		return c, fmt.Errorf("%w: Expect and MaxKeys must not be negative", ErrConfig)
 	}
+	if c.MaxMemory != 0 && c.MaxMemory < MinMemory {
+		return c, fmt.Errorf("%w: MaxMemory is %d bytes; it must be at least %d (8 MiB), or 0 for no bound", ErrConfig, c.MaxMemory, MinMemory)
+	}
+	if int(c.Overflow) >= hybrid.Overflows {
+		return c, fmt.Errorf("%w: Overflow %d does not exist; use OverflowDeny, OverflowAllow or OverflowShared", ErrConfig, c.Overflow)
+	}
 	return c, nil
 }
 
@@ -129,8 +141,25 @@ func (c Config) secrets() [][]byte {
 
 func (c Config) hybrid(n hybrid.Network, r ring.Config, maxMessage int) hybrid.Config {
 	return hybrid.Config{Node: c.Node, Network: n, Ring: r, Tick: c.SyncInterval, AskTimeout: c.AskTimeout, Settle: c.Settle, Grace: grace(c.Grace),
-		Expect: c.Expect, MaxMessage: maxMessage, MaxKeys: c.MaxKeys, Logger: c.Logger}
+		Expect: c.Expect, MaxMessage: maxMessage, MaxKeys: c.MaxKeys, MaxMemory: c.MaxMemory, Overflow: c.Overflow, Logger: c.Logger}
 }
+
+// MinMemory is the least that Config.MaxMemory can be: below it one block of a table would be a good part of all.
+const MinMemory = 8 << 20
+
+// Overflow says what a new key gets when Config.MaxKeys or Config.MaxMemory leave no room for it, because all keys that are kept have been used and are
+// not full again: those are never forgotten for a new one.
+type Overflow = hybrid.Overflow
+
+// What a new key gets when there is no room. Permits of algorithm concurrency are refused by all three.
+const (
+	OverflowDeny   = hybrid.OverflowDeny   // it is refused, with ErrOverflow; the default
+	OverflowAllow  = hybrid.OverflowAllow  // it is admitted and counted nowhere, with SourceAllow
+	OverflowShared = hybrid.OverflowShared // it shares one of 1024 keys of the limit, which a seeded hash chooses
+)
+
+// ParseOverflow reads "deny", "allow" or "shared".
+func ParseOverflow(s string) (Overflow, error) { return hybrid.ParseOverflow(s) }
 
 // grace turns Never into what hybrid calls for ever.
 func grace(d time.Duration) time.Duration {

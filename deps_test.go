@@ -26,9 +26,11 @@ type layer struct {
 // ours is the whole architecture; there is no other package. "" is the root. A name ending in /... stands for
 // a package and those below it, which may always import each other.
 var ours = []layer{
-	{"internal/keytable", nil,
+	{"internal/budget", nil,
+		"budget counts; what is counted is for others to know"},
+	{"internal/keytable", []string{"internal/budget"},
 		"keytable is a map; what its records mean is for others to know"},
-	{"bucket", []string{"internal/keytable"},
+	{"bucket", []string{"internal/keytable", "internal/budget"},
 		"bucket is arithmetic on one key and a table of keys; it is to be understood, tested and used without the rest"},
 	{"ring", nil,
 		"ring maps keys to owners; it is a pure function of the member list, so that all nodes compute the same"},
@@ -42,7 +44,7 @@ var ours = []layer{
 		"netlab breaks networks between processes, whatever these are"},
 	{"internal/topk", nil,
 		"topk counts keys; it is tested beside exact counters, without the rest"},
-	{"hybrid", []string{"bucket", "ring", "internal/keytable", "internal/topk"},
+	{"hybrid", []string{"bucket", "ring", "internal/budget", "internal/keytable", "internal/topk"},
 		"hybrid decides without I/O, so that a seed replays a run; it reaches the network through its own interface"},
 	{"", []string{"bucket", "ring", "cluster", "hybrid", "internal/topk"},
 		"the root ties the layers together; what speaks HTTP is above it, so that embedding a node does not bring a server"},

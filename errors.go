@@ -39,7 +39,7 @@ var (
 	ErrClosed = hybrid.ErrClosed
 	// ErrUnreachable: the owner of the key did not answer in time.
 	ErrUnreachable = hybrid.ErrUnreachable
-	// ErrOverflow: a new key found no room; see Config.MaxKeys.
+	// ErrOverflow: a new key found no room; see Config.MaxKeys and Config.Overflow.
 	ErrOverflow = hybrid.ErrOverflow
 	// ErrPermit: the permit is not held: it was released or has expired, or its node is gone.
 	ErrPermit = hybrid.ErrPermit

@@ -111,6 +111,7 @@ type Stats struct {
 	Buckets  int // gauge: keys decided on a bare bucket
 
 	Evictions, Overflows uint64 // keys forgotten; requests refused because the table was full
+	Memory               MemoryStats
 	Debt                 uint64 // tokens spent beyond credit, learned of afterwards by this node as owner
 	Pauses               uint64 // times that this node noticed it had been paused
 	HandOffsIn           uint64
@@ -127,6 +128,11 @@ type Stats struct {
 	Rejoins, RejoinErrors uint64            // attempts to reach seeds and lost members after the start; those that failed
 	LookupErrors          uint64            // names in Config.Join that could not be looked up
 }
+
+// MemoryStats is what keys take of this node's memory. Keys and bytes are gauges; a bound of 0 is none. Parts are the bytes by what they are for:
+// records, accounts, ledgers, standby, meters, permits. Overflowed counts requests of new keys that found no room, by the policy that decided them: an
+// index is an Overflow. Full: some found none in the last seconds.
+type MemoryStats = hybrid.Memory
 
 // LimitStats counts the decisions of one limit.
 type LimitStats struct {
@@ -164,7 +170,7 @@ type Histogram = hybrid.Histogram
 func (n *Node) Stats() Stats {
 	h := n.e.Stats()
 	s := Stats{Ask: AskStats{h.Asks, h.Resent, h.TimedOut, h.Silent, h.Canceled, h.InFlight, h.AskLatency}, Members: 1,
-		Accounts: h.Accounts, Active: h.Active, Ledgers: h.Ledgers, Buckets: h.Buckets, Evictions: h.Evictions, Overflows: h.Overflows,
+		Accounts: h.Accounts, Active: h.Active, Ledgers: h.Ledgers, Buckets: h.Buckets, Evictions: h.Evictions, Overflows: h.Overflows, Memory: h.Memory,
 		Debt: h.Debt, Pauses: h.Pauses, HandOffsIn: h.HandOffsIn, HandOffsOut: h.HandOffsOut, HandOffsLost: h.HandOffsLost, Tick: h.Tick, Ticks: h.Ticks,
 		Dropped: map[string]uint64{"malformed": h.Malformed, "stale": h.Stale, "unsent": h.Unsent}}
 	for _, l := range h.Limits {

@@ -79,7 +79,7 @@ const (
 	SourceShare = hybrid.SourceShare // the owner is silent: from this node's own share
 	SourceAhead = hybrid.SourceAhead // the owner is silent: ahead of the share, owed
 	SourceDeny  = hybrid.SourceDeny  // the owner is silent, fallback deny
-	SourceAllow = hybrid.SourceAllow // the owner is silent, fallback allow
+	SourceAllow = hybrid.SourceAllow // the owner is silent, fallback allow; or there is no room for the key, overflow allow
 )
 
 // Decision is the answer to one request: OK; Remaining tokens; RetryAfter (Never: no wait helps) and ResetAfter; Source and Mode; MaxExcess in

@@ -64,6 +64,7 @@ func (t *Table) Sweep(now int64, budget int) (dropped int) {
 	if budget <= 0 {
 		budget = math.MaxInt
 	}
+	t.starved.Store(false) // others may have given memory back
 	for budget > 0 && now >= t.earliest.Load() {
 		left := min(budget, piece)
 		budget -= left

@@ -116,12 +116,16 @@ func (t *Table) Restore(key string, p *Params, now int64, left Level, ago int64)
 	}
 	missing := p.missing(left)
 	missing -= min(missing, p.clock(max(ago, 0)))
-	if missing == 0 || int64(t.keys.Len()) >= t.max {
+	if missing == 0 {
 		return false
 	}
-	if r, _ := t.keys.Find(key); r != nil {
+	if r, _ := t.keys.Find(key); r != nil || !t.budget.Key(false) {
 		return false
 	}
 	now = max(now, t.dropped.Load(), 0)
-	return t.add(key, p, own, min(add(p.clock(now), missing), lastTAT), now)
+	if !t.add(key, p, own, min(add(p.clock(now), missing), lastTAT), now, false) {
+		t.budget.DropKey()
+		return false
+	}
+	return true
 }

@@ -3,10 +3,13 @@ package bucket
 import (
 	"hash/maphash"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/jatah-io/jatah/internal/budget"
 )
 
 // MeterTable holds a Meter for each key that has used something: for a node alone, and for shares. It
@@ -25,8 +28,8 @@ type MeterTable struct {
 	limit  atomic.Pointer[meterLimit]
 	change sync.Mutex // serialises SetAlgorithm
 	sweep  atomic.Uint32
-	max    int64
-	slots  atomic.Int64
+	budget *budget.Budget
+	n      atomic.Int64
 	looked atomic.Int64 // when a new key last looked beyond its shard for room
 
 	evictions, swept, overflows atomic.Int64
@@ -50,6 +53,7 @@ type shard struct {
 	keys    map[string]*keyed
 	list    []*keyed // all of keys, for walks in pieces
 	next    int      // of the walk
+	most    int      // keys since the map was made: it keeps room for as many
 	dropped int64    // newest time of a forgotten key: for new ones time does not go back behind it
 	_       [64]byte // locks of neighbours do not share a cache line
 }
@@ -59,6 +63,7 @@ type keyed struct {
 	a     *Algorithm
 	meter Meter
 	place int // in list
+	size  int // bytes that are counted for it
 	own   bool
 }
 
@@ -68,7 +73,12 @@ func NewMeterTable(a *Algorithm, max int) *MeterTable {
 	if max <= 0 {
 		max = DefaultMaxKeys
 	}
-	t := &MeterTable{seed: maphash.MakeSeed(), max: int64(max)}
+	return NewMeterTableIn(a, budget.New(int64(max), 0, 0))
+}
+
+// NewMeterTableIn returns an empty table whose keys and memory are counted in b and bounded by it, together with those of other tables.
+func NewMeterTableIn(a *Algorithm, b *budget.Budget) *MeterTable {
+	t := &MeterTable{seed: maphash.MakeSeed(), budget: b}
 	t.limit.Store(&meterLimit{a: a})
 	for i := range t.shards {
 		t.shards[i].keys = map[string]*keyed{}
@@ -122,8 +132,12 @@ func (t *MeterTable) shard(key string) *shard {
 }
 
 func (t *MeterTable) do(o op, key string, own *Algorithm, now, n int64) Result {
+	return t.doIn(o, key, own, now, n, false)
+}
+
+func (t *MeterTable) doIn(o op, key string, own *Algorithm, now, n int64, reserved bool) Result {
 	s := t.shard(key)
-	r, full := t.try(s, o, key, own, now, n)
+	r, full := t.try(s, o, key, own, now, n, reserved)
 	if !full {
 		return r
 	}
@@ -132,7 +146,7 @@ func (t *MeterTable) do(o op, key string, own *Algorithm, now, n int64) Result {
 	if last := t.looked.Load(); now < last || now-last >= int64(time.Millisecond) {
 		t.looked.Store(now)
 		if t.Sweep(now, maxMakeRoom) > 0 {
-			if r, full = t.try(s, o, key, own, now, n); !full {
+			if r, full = t.try(s, o, key, own, now, n, reserved); !full {
 				return r
 			}
 		}
@@ -143,7 +157,7 @@ func (t *MeterTable) do(o op, key string, own *Algorithm, now, n int64) Result {
 
 // try decides. full says that there is no room for the key; RetryAfter then tells when a key nearby can
 // be forgotten.
-func (t *MeterTable) try(s *shard, o op, key string, own *Algorithm, now, n int64) (r Result, full bool) {
+func (t *MeterTable) try(s *shard, o op, key string, own *Algorithm, now, n int64, reserved bool) (r Result, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The limit is loaded under the lock: SetAlgorithm stores it before it locks each shard, so it either
@@ -155,7 +169,9 @@ func (t *MeterTable) try(s *shard, o op, key string, own *Algorithm, now, n int6
 	}
 	if e := s.keys[key]; e != nil {
 		e.use(a, own != nil, lim.since, now)
-		return decide(o, a, e.meter, now, n), false
+		r = decide(o, a, e.meter, now, n)
+		t.weigh(e)
+		return r, false
 	}
 	m := a.New()
 	m.Advance(max(now, s.dropped), 1, 0)
@@ -163,16 +179,17 @@ func (t *MeterTable) try(s *shard, o op, key string, own *Algorithm, now, n int6
 	if !r.OK || n <= 0 || o == opRefund {
 		return r, false
 	}
-	if !t.claim() {
-		wait, ok := t.makeRoom(s, now)
-		if !ok {
+	size := keyedBytes + len(key) + Size(m)
+	if !t.claim(size, reserved) {
+		if wait, ok := t.makeRoom(s, now, size, reserved); !ok {
 			return Result{RetryAfter: wait}, true
 		}
 	}
 	key = strings.Clone(key) // its bytes may belong to a request
-	e := &keyed{key: key, a: a, meter: m, place: len(s.list), own: own != nil}
+	e := &keyed{key: key, a: a, meter: m, place: len(s.list), size: size, own: own != nil}
 	s.keys[key] = e
 	s.list = append(s.list, e)
+	s.most = max(s.most, len(s.list))
 	return r, false
 }
 
@@ -238,22 +255,32 @@ func later(d, late time.Duration) time.Duration {
 	return d + late
 }
 
-func (t *MeterTable) claim() bool {
-	if t.slots.Add(1) <= t.max {
-		return true
+func (t *MeterTable) claim(size int, reserved bool) bool {
+	if !t.budget.Key(reserved) {
+		return false
 	}
-	t.slots.Add(-1)
-	return false
+	if !t.budget.Take(budget.Meters, int64(size), reserved) {
+		t.budget.DropKey()
+		return false
+	}
+	t.n.Add(1)
+	return true
 }
 
-// makeRoom forgets a fresh key of the shard and hands its slot over, or tells how long one will take.
-func (t *MeterTable) makeRoom(s *shard, now int64) (time.Duration, bool) {
+// makeRoom forgets fresh keys of the shard until there is room, or tells how long some will take.
+func (t *MeterTable) makeRoom(s *shard, now int64, size int, reserved bool) (time.Duration, bool) {
 	wait := Never
 	for range min(evictLook, len(s.list)) {
 		e := s.walk()
-		if s.drop(e, now) {
+		if e == nil {
+			break
+		}
+		if t.drop(s, e, now) {
 			t.evictions.Add(1)
-			return 0, true
+			if t.claim(size, reserved) {
+				return 0, true
+			}
+			continue
 		}
 		wait = min(wait, e.meter.Reset())
 	}
@@ -262,6 +289,9 @@ func (t *MeterTable) makeRoom(s *shard, now int64) (time.Duration, bool) {
 
 // walk returns the next key, round and round.
 func (s *shard) walk() *keyed {
+	if len(s.list) == 0 {
+		return nil
+	}
 	if s.next >= len(s.list) {
 		s.next = 0
 	}
@@ -270,16 +300,19 @@ func (s *shard) walk() *keyed {
 }
 
 // drop forgets a key that is as new.
-func (s *shard) drop(e *keyed, now int64) bool {
+func (t *MeterTable) drop(s *shard, e *keyed, now int64) bool {
 	e.meter.Advance(now, 1, 0)
 	if !e.meter.Fresh() {
 		return false
 	}
-	s.remove(e)
+	t.remove(s, e)
 	return true
 }
 
-func (s *shard) remove(e *keyed) {
+func (t *MeterTable) remove(s *shard, e *keyed) {
+	t.budget.DropKey()
+	t.budget.Add(budget.Meters, -int64(e.size))
+	t.n.Add(-1)
 	s.dropped = max(s.dropped, e.meter.at().now)
 	delete(s.keys, e.key)
 	last := len(s.list) - 1
@@ -287,9 +320,19 @@ func (s *shard) remove(e *keyed) {
 	s.list[e.place].place = e.place
 	s.list[last] = nil
 	s.list = s.list[:last]
-	s.next = min(s.next, e.place) // look at the one that moved here
-	if last == 0 {
-		s.keys, s.list = map[string]*keyed{}, nil // a flood has gone
+	s.next = min(s.next, e.place)       // look at the one that moved here
+	if s.most > 64 && last < s.most/8 { // a flood has gone
+		s.shrink()
+	}
+}
+
+// shrink gives back what the map and the list keep for more keys.
+func (s *shard) shrink() {
+	s.list = slices.Clone(s.list)
+	s.most = len(s.list)
+	s.keys = make(map[string]*keyed, len(s.list))
+	for _, e := range s.list {
+		s.keys[e.key] = e
 	}
 }
 
@@ -299,8 +342,7 @@ func (t *MeterTable) Reset(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.keys[key]; e != nil {
-		s.remove(e)
-		t.slots.Add(-1)
+		t.remove(s, e)
 	}
 }
 
@@ -317,6 +359,7 @@ func (t *MeterTable) SetAlgorithm(a *Algorithm, now int64) {
 		for _, e := range s.list {
 			if !e.own {
 				e.use(a, false, now, now)
+				t.weigh(e)
 			}
 		}
 		s.mu.Unlock()
@@ -333,8 +376,7 @@ func (t *MeterTable) Sweep(now int64, budget int) (dropped int) {
 		s := &t.shards[t.sweep.Add(1)%tableShards]
 		s.mu.Lock()
 		for n := len(s.list); n > 0 && budget > 0; n, budget = n-1, budget-1 {
-			if s.drop(s.walk(), now) {
-				t.slots.Add(-1)
+			if t.drop(s, s.walk(), now) {
 				dropped++
 			}
 		}
@@ -348,13 +390,13 @@ func (t *MeterTable) Sweep(now int64, budget int) (dropped int) {
 }
 
 // Len returns the number of keys that are stored.
-func (t *MeterTable) Len() int { return int(min(t.slots.Load(), t.max)) }
+func (t *MeterTable) Len() int { return int(t.n.Load()) }
 
 // Stats returns the counters.
 func (t *MeterTable) Stats() TableStats {
 	return TableStats{
 		Entries:   t.Len(),
-		Max:       int(t.max),
+		Max:       int(min(t.budget.MaxKeys(), math.MaxInt)),
 		Evictions: t.evictions.Load(),
 		Swept:     t.swept.Load(),
 		Overflows: t.overflows.Load(),

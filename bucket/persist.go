@@ -91,14 +91,15 @@ func (t *MeterTable) Restore(key string, own *Algorithm, m Meter, now int64) boo
 	s := t.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m.Advance(max(now, s.dropped), 1, 0); m.Fresh() || s.keys[key] != nil || !t.claim() {
+	if m.Advance(max(now, s.dropped), 1, 0); m.Fresh() || s.keys[key] != nil || !t.claim(keyedBytes+len(key)+Size(m), false) {
 		return false
 	}
-	e := &keyed{key: strings.Clone(key), a: own, meter: m, place: len(s.list), own: own != nil}
+	e := &keyed{key: strings.Clone(key), a: own, meter: m, place: len(s.list), size: keyedBytes + len(key) + Size(m), own: own != nil}
 	if own == nil {
 		e.a = t.limit.Load().a
 	}
 	s.keys[e.key] = e
 	s.list = append(s.list, e)
+	s.most = max(s.most, len(s.list))
 	return true
 }

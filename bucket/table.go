@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/jatah-io/jatah/internal/budget"
 	"github.com/jatah-io/jatah/internal/keytable"
 )
 
@@ -25,21 +26,24 @@ const (
 //
 // Times and costs are as for Bucket. A take of a known key is a look-up and a compare-and-swap: no
 // lock, no allocation. A key takes about 50 bytes beside its own, and nothing that the garbage collector has to look at;
-// the memory of forgotten keys is kept, for keys of about the same length.
+// the memory of forgotten keys is used for others, and given back when a whole piece of it is free.
 type Table struct {
 	keys   *keytable.Table[record]
 	limit  atomic.Pointer[limit]
 	params numbered
 	seed   uint64 // of salts
 	blocks atomic.Pointer[[]*block]
-	max    int64
+	budget *budget.Budget
 	_      [64]byte // what follows is written for new keys: not in the cache line of what each take reads
 
 	change   sync.Mutex    // serialises SetParams
 	mu       sync.Mutex    // of every change but those of cells, which are takes, charges and refunds
 	changes  atomic.Uint64 // of the index of keys; odd while one is under way
 	life     uint32        // the last one; under mu
+	closed   bool          // nothing is counted any more; under mu
 	hand     hand
+	making   atomic.Bool  // a key may have taken the last room, and not be there yet
+	starved  atomic.Bool  // there was no memory for a key, and none was forgotten since
 	earliest atomic.Int64 // no key is full before this time
 	dropped  atomic.Int64 // newest time of a forgotten entry: time does not go back behind it for new ones
 
@@ -68,7 +72,13 @@ func NewTable(p *Params, max int) *Table {
 	if max <= 0 {
 		max = DefaultMaxKeys
 	}
-	t := &Table{keys: keytable.New[record](), max: int64(max), seed: rand.Uint64()}
+	return NewTableIn(p, budget.New(int64(max), 0, 0))
+}
+
+// NewTableIn returns an empty table with these Params for all keys, whose keys and memory are counted in b and bounded by it, together with those of
+// other tables.
+func NewTableIn(p *Params, b *budget.Budget) *Table {
+	t := &Table{keys: keytable.NewIn[record](b), budget: b, seed: rand.Uint64()}
 	t.params.of = map[Params]uint32{}
 	t.limit.Store(&limit{p: p, number: t.params.use(p)})
 	t.blocks.Store(new([]*block))
@@ -195,7 +205,7 @@ func (t *Table) absent(o op, key string, own *Params, now, n int64) (res Result,
 	changes := t.changes.Load()
 	crowded := t.crowded(now)
 	r, _ := t.keys.Find(key)
-	if r == nil && (changes%2 != 0 || t.changes.Load() != changes) {
+	if r == nil && (t.making.Load() || changes%2 != 0 || t.changes.Load() != changes) {
 		t.mu.Lock()
 		crowded = t.crowded(now)
 		r, _ = t.keys.Find(key)
@@ -216,12 +226,12 @@ func (t *Table) absent(o op, key string, own *Params, now, n int64) (res Result,
 	case crowded:
 		return t.overflow(now), true // a flood of new keys ends here
 	}
-	return t.insert(o, key, own, now, n)
+	return t.insert(o, key, own, now, n, false)
 }
 
 // crowded says that there is certainly no room for a new key.
 func (t *Table) crowded(now int64) bool {
-	return int64(t.keys.Len()) >= t.max && max(now, 0) < t.earliest.Load()
+	return (t.budget.KeysFull() || t.starved.Load()) && max(now, 0) < t.earliest.Load()
 }
 
 // overflow answers that there is no room for a new key.
@@ -231,18 +241,20 @@ func (t *Table) overflow(now int64) Result {
 }
 
 // insert makes the record of a new key. ok is false if the caller is to look again.
-func (t *Table) insert(o op, key string, own *Params, now, n int64) (res Result, ok bool) {
+func (t *Table) insert(o op, key string, own *Params, now, n int64, reserved bool) (res Result, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r, _ := t.keys.Find(key); r != nil {
 		return res, false
 	}
-	if int64(t.keys.Len()) >= t.max {
-		budget := maxMakeRoom
-		if t.scan(now, &budget, 1) == 0 {
-			return t.overflow(now), true
-		}
-		t.evictions.Add(1)
+	t.making.Store(true)
+	defer t.making.Store(false)
+	budget := maxMakeRoom
+	if t.closed {
+		return t.overflow(now), true
+	}
+	if !t.budget.Key(reserved) && (!t.evict(now, &budget) || !t.budget.Key(reserved)) {
+		return t.overflow(now), true
 	}
 	// The limit is loaded under the lock: SetParams stores it there before it goes through the records, so it either finds this one or is found by it.
 	p := own
@@ -252,20 +264,36 @@ func (t *Table) insert(o op, key string, own *Params, now, n int64) (res Result,
 	var c cell
 	c.newest.Store(t.dropped.Load())
 	if res, _ = c.try(o, p, 0, 0, now, n); !res.OK {
+		t.budget.DropKey()
 		return res, true // the burst was lowered meanwhile
 	}
-	if !t.add(key, p, own != nil, c.tat.Load(), c.newest.Load()) {
-		t.overflows.Add(1)
-		return Result{Overflow: true, RetryAfter: Never}, true
+	for !t.add(key, p, own != nil, c.tat.Load(), c.newest.Load(), reserved) {
+		if t.starved.Store(true); !t.evict(now, &budget) { // what is freed may be too short: then another one
+			t.budget.DropKey()
+			return t.overflow(now), true
+		}
 	}
 	return res, true
 }
 
+// evict forgets a full key to make room, having looked at some.
+func (t *Table) evict(now int64, budget *int) bool {
+	if t.scan(now, budget, 1) == 0 {
+		return false
+	}
+	t.evictions.Add(1)
+	return true
+}
+
 // add makes a record. Called under the lock. It is false if there is no memory for it: see keytable.
-func (t *Table) add(key string, p *Params, own bool, tat uint64, newest int64) bool {
+func (t *Table) add(key string, p *Params, own bool, tat uint64, newest int64, reserved bool) bool {
 	number := t.params.use(p)
 	t.changes.Add(1)
-	r, _ := t.keys.Add(key, func(r *record) {
+	add := t.keys.Add
+	if reserved {
+		add = t.keys.AddReserved
+	}
+	r, _ := add(key, func(r *record) {
 		state := t.born(number, own)
 		r.state.Store(state)
 		r.newest.Store(newest)
@@ -297,6 +325,10 @@ func (t *Table) remove(r *record, state uint64) {
 	t.keys.Delete(r)
 	t.changes.Add(1)
 	t.keys.Free(r)
+	if !t.closed {
+		t.budget.DropKey()
+	}
+	t.starved.Store(false)
 	t.params.leave(numberOf(state))
 }
 
@@ -397,7 +429,7 @@ func (t *Table) Len() int { return t.keys.Len() }
 func (t *Table) Stats() TableStats {
 	return TableStats{
 		Entries:   t.keys.Len(),
-		Max:       int(t.max),
+		Max:       int(min(t.budget.MaxKeys(), math.MaxInt)),
 		Evictions: t.evictions.Load(),
 		Swept:     t.swept.Load(),
 		Overflows: t.overflows.Load(),

@@ -60,8 +60,8 @@ func consistent(t *testing.T, tab *Table) {
 	if earliest := tab.earliest.Load(); earliest > first {
 		t.Errorf("earliest is %d, but a block is due at %d", earliest, first)
 	}
-	if n != tab.Len() || int64(n) > tab.max {
-		t.Errorf("%d records, %d keys of %d", n, tab.Len(), tab.max)
+	if n != tab.Len() || n > tab.Stats().Max {
+		t.Errorf("%d records, %d keys of %d", n, tab.Len(), tab.Stats().Max)
 	}
 	for number, n := range refs {
 		if had := tab.params.refs[number]; n != had || n > 0 && tab.params.of[*tab.params.at(uint32(number))] != uint32(number) {

@@ -64,6 +64,8 @@ type refusal struct {
 	atLeast int64   // own clock: until then everything is refused that bal does not cover
 	atMost  int64   // own clock: from then on the owner is asked again, in case it lost the news
 	waits   *waits  // nil: bal and rate say it
+
+	overflow bool // the owner has no room for the key
 }
 
 // refusalFor is how long a denial stands without asking again, however long the wait is.
@@ -318,6 +320,7 @@ func (e *Engine) refuse(a *account, g *grant, now int64) {
 	if g.flags&grantWaits != 0 && g.rate > 0 {
 		d.rate, d.waits = 0, new(g.waits) // a copy: g is read into again
 	}
+	d.overflow = g.flags&grantOverflow != 0
 	a.refusal.Store(d)
 }
 

@@ -239,6 +239,10 @@ func (e *Engine) serve(a *account, g *grant, now int64) {
 		}
 		e.stats.asking.note(now - k.started)
 		a.denied.Add(w.cost)
+		if g.flags&grantOverflow != 0 && e.servedElsewhere(a, w) {
+			k.waiters = k.waiters[1:]
+			continue
+		}
 		w.done <- a.denial(a.limit, w.cost, retry, SourceOwner, now)
 		k.waiters = k.waiters[1:]
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jatah-io/jatah/bucket"
+	"github.com/jatah-io/jatah/internal/budget"
 )
 
 // begin decides a request that found neither credit nor a standing denial, or makes it wait for the owner.
@@ -24,6 +25,9 @@ func (e *Engine) begin(now int64, l *Limit, key string, cost int64) (Decision, *
 	a, err := e.account(l, key)
 	if err == nil && a.limit != l {
 		e.replan(a, l)
+	}
+	if err == ErrOverflow {
+		return e.noRoom(&l.spec), nil
 	}
 	if err != nil {
 		return Decision{Mode: l.spec.Mode, Err: err, RetryAfter: e.cfg.Tick}, nil
@@ -157,13 +161,18 @@ func (e *Engine) account(l *Limit, key string) (*account, error) {
 	if p != nil {
 		e.unfold(l, p, now) // others are to know of the key
 	}
-	if !e.roomForKey(l, now) {
+	reserved := e.isShared(key, l.plan)
+	if !e.roomForKey(l, accountBytes+int64(len(key)), reserved, now) {
 		return nil, ErrOverflow
 	}
 	hash := e.hash(l, key)
 	a := &account{limit: l, key: strings.Clone(key), hash: hash, part: e.partOf(hash)}
 	a.as.Store(l)
-	p, _ = l.keys.Add(key, func(p *purse) {
+	add := l.keys.Add
+	if reserved {
+		add = l.keys.AddReserved
+	}
+	p, _ = add(key, func(p *purse) {
 		a.purse = p
 		e.accounts.add(a)
 		p.credit.reuse(0)
@@ -172,7 +181,7 @@ func (e *Engine) account(l *Limit, key string) (*account, error) {
 		p.moment.Store(0)
 	})
 	if p == nil {
-		e.stats.overflows.Add(1)
+		e.giveRoom(a.size(), now)
 		return nil, ErrOverflow
 	}
 	e.gen++
@@ -182,20 +191,6 @@ func (e *Engine) account(l *Limit, key string) (*account, error) {
 		a.ownerInc = a.owner.inc
 	}
 	return a, nil
-}
-
-// roomForKey says whether there is room for one more key, having made some if there was none.
-func (e *Engine) roomForKey(l *Limit, now int64) bool {
-	if e.accounts.n+e.nsolo < e.cfg.MaxKeys {
-		return true
-	}
-	e.sweepAccounts(now, 64)
-	e.makeRoom(l, now, 64)
-	if e.accounts.n+e.nsolo < e.cfg.MaxKeys {
-		return true
-	}
-	e.stats.overflows.Add(1)
-	return false
 }
 
 // handle is the owner's side of a report or an ask; ok false: this node does not own the key.
@@ -217,9 +212,10 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) (g grant, 
 	}
 	x := e.ledger(p, l, m.key, hash, now)
 	if x == nil {
-		e.stats.overflows.Add(1)
-		return grant{gen: m.gen, rate: 1e9 / float64(e.tick), flags: grantContended | grantRefused}, true
+		e.stats.ownerFull.Add(1)
+		return grant{gen: m.gen, rate: 1e9 / float64(e.tick), flags: grantContended | grantRefused | grantOverflow}, true
 	}
+	defer e.weigh(p, x)
 	if x.limit != l && x.requested(from.name, inc, m) { // the plan of the last request holds, not that of some node which still has credit
 		p.retune(x, l, now)
 	}
@@ -384,19 +380,27 @@ func (e *Engine) hash(l *Limit, key string) uint64 { return e.ringHash(l.def.Loa
 
 // ledger finds or makes the ledger of a key; nil: there is no room for a new one.
 func (e *Engine) ledger(p *partition, l *Limit, key string, hash uint64, now int64) *ledger {
+	return e.ledgerOf(p, l, key, hash, false, now)
+}
+
+// mustLedger is ledger for what others have kept of a key, which is not forgotten for want of room.
+func (e *Engine) mustLedger(p *partition, l *Limit, key string, hash uint64, now int64) *ledger {
+	return e.ledgerOf(p, l, key, hash, true, now)
+}
+
+func (e *Engine) ledgerOf(p *partition, l *Limit, key string, hash uint64, must bool, now int64) *ledger {
 	if x := e.stored(p, l, key, now); x != nil {
 		return x
 	}
-	if e.nledgers >= e.cfg.MaxKeys {
-		e.sweepLedgers(now, 64)
-		if e.nledgers >= e.cfg.MaxKeys {
-			return nil
-		}
+	size := ledgerBytes + entryBytes + int64(len(key))
+	if must {
+		e.budget.Add(budget.Ledgers, size)
+	} else if !e.roomForLedger(size, e.isShared(key, l.plan), now) {
+		return nil
 	}
 	key = l.owned(key) // it may be part of a packet
 	x := e.peekLedger(p, l, key, hash, now)
-	p.ledgers[ledgerKey{l.root, key}] = x
-	e.nledgers++
+	e.store(p, x, size)
 	return x
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"log/slog"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/puzpuzpuz/xsync/v4"
 
+	"github.com/jatah-io/jatah/internal/budget"
 	"github.com/jatah-io/jatah/ring"
 )
 
@@ -35,7 +37,9 @@ type Config struct {
 	Grace      time.Duration // how long a failed member's share stays reserved; 60 s; negative: for ever
 	Expect     int           // members that the cluster is meant to have, if known
 	MaxMessage int           // bytes; 1200
-	MaxKeys    int           // keys kept per node; 1 << 20
+	MaxKeys    int           // keys used at this node, and apart from them keys that it owns; 1 << 20, without a bound where MaxMemory is set
+	MaxMemory  int64         // bytes of keys and what is stored of them; 0: no bound
+	Overflow   Overflow      // what a new key gets when there is no room
 	Logger     *slog.Logger  // nil: discards
 
 	// Incarnation gives the 64 bits that name one life of this engine; nil: crypto/rand.
@@ -56,7 +60,9 @@ func (c Config) withDefaults() Config {
 		c.MaxMessage = 1200
 	}
 	if c.MaxKeys == 0 {
-		c.MaxKeys = 1 << 20
+		if c.MaxKeys = 1 << 20; c.MaxMemory > 0 {
+			c.MaxKeys = math.MaxInt
+		}
 	}
 	if c.Ring.Partitions == 0 {
 		c.Ring.Partitions = ring.DefaultPartitions
@@ -89,21 +95,28 @@ type Engine struct {
 	ttl       int64
 	log       *slog.Logger
 
-	clock      func() int64 // own monotonic clock
-	spawn      func(func()) // runs what may block
-	limits     *xsync.Map[string, *Limit]
-	stats      counts
-	closed     atomic.Bool
-	bareMu     sync.Mutex  // take-alls on bare buckets, one at a time
-	permits    permitTable // has a lock of its own
-	forwards   forwards    // as well
-	parallel   int         // goroutines that run at once
-	processors processors
-	hots       hotTable
-	splitK     atomic.Int64  // K that shares of split mode are made for
-	kick       chan struct{} // wakes the loop that resends asks
-	done       chan struct{}
-	loops      sync.WaitGroup
+	clock        func() int64 // own monotonic clock
+	spawn        func(func()) // runs what may block
+	limits       *xsync.Map[string, *Limit]
+	stats        counts
+	closed       atomic.Bool
+	bareMu       sync.Mutex  // take-alls on bare buckets, one at a time
+	permits      permitTable // has a lock of its own
+	forwards     forwards    // as well
+	parallel     int         // goroutines that run at once
+	processors   processors
+	hots         hotTable
+	splitK       atomic.Int64 // K that shares of split mode are made for
+	budget       *budget.Budget
+	crowdedUntil atomic.Int64 // own clock: until then a new key would find no room
+	full         atomic.Bool  // a new key found none lately
+	overflowSeed uint64
+	sharedNames  []string
+	roomLog      roomLog
+	roomAt       atomic.Int64  // own clock: when room was looked for in all tables
+	kick         chan struct{} // wakes the loop that resends asks
+	done         chan struct{}
+	loops        sync.WaitGroup
 
 	mu          sync.Mutex
 	inc         uint64 // this life's incarnation
@@ -135,7 +148,6 @@ type Engine struct {
 	hot          []*account     // whose credit is divided
 	solo         bool           // nobody else is there: see solo.go
 	nsolo        int            // keys that are solo
-	round        uint64         // of settleSpent
 	scratch      []byte         // for a key
 	gone         [3][]gonePurse // dropped in this tick, and in the two before
 	active       []*account
@@ -143,6 +155,10 @@ type Engine struct {
 	pollAt       int64      // when Poll is to be called next; 0: not before there is a new ask
 	pcursor      int        // of the sweep of ledgers
 	nledgers     int
+	ledgersFull  int64    // until then a new ledger would find no room
+	all          []*Limit // of limits
+	spentAt      int      // of all, where settleSpent goes on
+	roomFrom     int      // of all, where makeRoom goes on
 	telling      []*tell
 	recalling    []*lateRecall
 	unlent       bits // partitions whose owner does not know yet what permits this node holds
@@ -196,6 +212,14 @@ func New(cfg Config) *Engine {
 		parallel: runtime.GOMAXPROCS(0),
 	}
 	e.stats.init()
+	e.budget = budget.New(int64(cfg.MaxKeys), cfg.MaxMemory, reserveOf(cfg.MaxMemory, cfg.Overflow))
+	e.permits.budget = e.budget
+	if cfg.MaxKeys == math.MaxInt {
+		e.budget.SetMaxKeys(0)
+	}
+	if e.sharedNames = sharedNames(); e.alone() {
+		e.overflowSeed = cfg.Incarnation()
+	}
 	e.zero = e.epoch.UnixNano() - 1
 	e.anchor.Store(e.zero)
 	e.wallClock = func() int64 { return time.Now().UnixNano() }
@@ -273,6 +297,7 @@ func (e *Engine) Tick(now int64, late time.Duration) {
 	}()
 	e.tickTop(now)
 	e.expirePermits(now, late)
+	e.tickRoom(now)
 	if e.alone() {
 		if late > 0 {
 			e.reanchor(now)

@@ -193,7 +193,7 @@ func (e *Engine) applyHandOff(p *partition, h *handOff, now int64) {
 			continue
 		}
 		l = l.planOf(c.plan, c.key)
-		if x := e.ledger(p, l, c.key, e.hash(l, c.key), now); x != nil {
+		if x := e.mustLedger(p, l, c.key, e.hash(l, c.key), now); x != nil {
 			named[x] = true
 			e.inherit(p, x, c, now)
 		}
@@ -222,7 +222,7 @@ func (e *Engine) repay(p *partition, h *handOff, now int64) {
 			continue
 		}
 		l = l.planOf(c.plan, c.key)
-		if x := e.ledger(p, l, c.key, e.hash(l, c.key), now); x != nil {
+		if x := e.mustLedger(p, l, c.key, e.hash(l, c.key), now); x != nil {
 			p.refill(x, now)
 			x.spend(c.brought - c.bal)
 			// Of that, credit that is out is not spent: whoever holds it may claim it here.
@@ -325,7 +325,7 @@ func (e *Engine) letGo(lost []int, now int64) {
 	for _, i := range lost {
 		p, to := e.parts[i], e.lend[i].owner
 		copies, fresh, since, begun := e.copyLedgers(p, now), p.fresh && !p.told, p.adopted, p.began()
-		e.nledgers -= len(p.ledgers)
+		e.unstoreAll(p)
 		pending := p.pending
 		*p = partition{id: i, pending: pending, applied: p.applied, off: p.off}
 		if to == nil || to == e.self {

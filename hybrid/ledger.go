@@ -40,6 +40,8 @@ type ledger struct {
 	heldUntil int64
 	granted   bool // since this owner took the key over
 
+	size int64 // bytes that are counted for it; 0: it is not stored
+
 	recallUntil int64 // idle credit has been recalled; wait for it this long
 	heirDue     bool  // changed since it was sent to the heir
 	heirMissing bool  // the heir has never confirmed it

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -36,7 +37,6 @@ type Limit struct {
 	spent      int64                      // tokens spent on credit without the lock: decisions, but for bulk. Under Engine.mu; of the root
 	bulk       *xsync.Counter             // decisions on credit whose cost was not 1
 	bulkTokens *xsync.Counter             // and what they cost
-	round      uint64                     // of Engine.settleSpent that is next, under Engine.mu
 	onCredit   uint64                     // decisions on credit that were reported last, under Engine.mu
 	dryRun     *xsync.Counter
 	near       *xsync.Counter // decisions that left little, see nearly
@@ -115,7 +115,7 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 	now := e.now()
 	l, ok := e.limits.Load(s.Name)
 	if !ok {
-		l = &Limit{e: e, keys: keytable.New[purse](), bulk: xsync.NewCounter(), bulkTokens: xsync.NewCounter(), buckets: bucket.NewTable(own.params, e.cfg.MaxKeys), dryRun: xsync.NewCounter(), near: xsync.NewCounter(),
+		l = &Limit{e: e, keys: keytable.NewIn[purse](e.budget), bulk: xsync.NewCounter(), bulkTokens: xsync.NewCounter(), buckets: bucket.NewTableIn(own.params, e.budget), dryRun: xsync.NewCounter(), near: xsync.NewCounter(),
 			meters: &atomic.Pointer[bucket.MeterTable]{}, plans: &atomic.Pointer[planTable]{}, gone: &atomic.Bool{}, parent: &atomic.Pointer[Limit]{}, top: newTop(now)}
 		l.root = l
 		for i := range l.counts {
@@ -133,6 +133,7 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 		l.setQuick()
 		e.defined(l, now)
 		e.limits.Store(s.Name, l)
+		e.all = append(e.all, l)
 		if s.permits() {
 			e.permitLimits++
 		}
@@ -207,6 +208,11 @@ func (e *Engine) Remove(name string) bool {
 	l.gone.Store(true)
 	l.setQuick()
 	e.dropSolo(l)
+	if i := slices.Index(e.all, l); i < e.spentAt {
+		e.all, e.spentAt = slices.Delete(e.all, i, i+1), e.spentAt-1
+	} else {
+		e.all = slices.Delete(e.all, i, i+1)
+	}
 	if l.spec.permits() {
 		e.permitLimits--
 		e.permits.removeAll(l)
@@ -215,10 +221,9 @@ func (e *Engine) Remove(name string) bool {
 		if !p.owned {
 			continue
 		}
-		for k := range p.ledgers {
+		for k, x := range p.ledgers {
 			if k.limit == l {
-				delete(p.ledgers, k)
-				e.nledgers--
+				e.unstore(p, k, x)
 			}
 		}
 		for v := range p.bases {
@@ -228,6 +233,7 @@ func (e *Engine) Remove(name string) bool {
 		}
 	}
 	e.eachAccount(l, func(a *account) { a.drain() })
+	l.forgetTables()
 	return true
 }
 
@@ -260,7 +266,10 @@ func (l *Limit) NotOnCredit(ctx context.Context, key string, cost int64) Decisio
 		if s.Rule != nil || l.plans.Load() != nil {
 			return l.countBare(s, key, cost, l.takeBucket(s, key, cost))
 		}
-		return l.countBare(s, key, cost, l.fromBucket(s, l.buckets.Take(key, l.e.now(), cost), nil))
+		if r := l.buckets.Take(key, l.e.now(), cost); !r.Overflow {
+			return l.countBare(s, key, cost, l.fromBucket(s, r, nil))
+		}
+		return l.countBare(s, key, cost, l.takeBucket(s, key, cost))
 	}
 	d, w := l.start(s, key, cost)
 	if w == nil {
@@ -327,10 +336,19 @@ func (l *Limit) start(s *Spec, key string, cost int64) (Decision, *Pending) {
 	if a != nil && cost > 0 {
 		if retry := a.mustWait(cost, now); retry > 0 {
 			a.denied.Add(cost)
+			if a.ownerFull() && l.policy(s, key) != OverflowDeny {
+				return l.overflow(s, key, cost, l.e.noRoom(s))
+			}
 			return l.count(s, key, a.denial(l, cost, retry, SourceLocal, now)), nil
 		}
 	}
+	if p == nil && cost > 0 && cost <= s.Burst && l.e.crowded(now) && !l.e.isShared(key, l.plan) {
+		return l.overflow(s, key, cost, l.e.noRoom(s)) // a flood of new keys ends here
+	}
 	d, w := l.e.begin(now, l, key, cost)
+	if w == nil && d.Err == ErrOverflow {
+		return l.overflow(s, key, cost, d)
+	}
 	if w == nil {
 		return l.count(s, key, d), nil
 	}
@@ -342,16 +360,32 @@ func (l *Limit) Finish(ctx context.Context, w *Pending) Decision {
 	s := l.def.Load()
 	select {
 	case d := <-w.done:
-		return l.count(s, w.key, d)
+		return l.finished(ctx, s, w, d)
 	case <-ctx.Done():
 		select {
 		case d := <-w.done:
-			return l.count(s, w.key, d)
+			return l.finished(ctx, s, w, d)
 		default:
 		}
 		l.e.stats.canceled.Add(1)
 		return l.count(s, w.key, Decision{Mode: s.Mode, Source: SourceDeny, Err: ctx.Err()})
 	}
+}
+
+// finished counts the answer to a request that waited. Where the owner had no room for the key it goes on as the policy says.
+func (l *Limit) finished(ctx context.Context, s *Spec, w *Pending, d Decision) Decision {
+	if d.Err != ErrOverflow {
+		return l.count(s, w.key, d)
+	}
+	l = l.For(w.key)
+	d, next := l.overflow(l.def.Load(), w.key, w.cost, d)
+	if next == nil {
+		return d
+	}
+	l.e.mu.Lock()
+	next.until = min(next.until, w.until) // all together no longer than one
+	l.e.mu.Unlock()
+	return l.Finish(ctx, next)
 }
 
 // simple decides what needs no state.

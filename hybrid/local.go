@@ -35,8 +35,35 @@ func (l *Limit) takeBucket(s *Spec, key string, cost int64) Decision {
 	return l.fromBucket(s, r, err)
 }
 
-// onTable does something to a key that this node alone decides about.
+// onTable does something to a key that this node alone decides about. Overflow with OK is what is admitted without being counted.
 func (l *Limit) onTable(o op, key string, n int64) (bucket.Result, error) {
+	s := l.def.Load()
+	if (o == opRefund || o == opPeek) && l.e.full.Load() && l.policy(s, key) == OverflowShared && !l.hasKey(key) {
+		return l.onTableKey(o, l.sharedKey(key), n, false) // where it may have been taken
+	}
+	r, err := l.onTableKey(o, key, n, false)
+	if !r.Overflow || err != nil {
+		return r, err
+	}
+	if l.e.makeRoomInTables() {
+		if r, err = l.onTableKey(o, key, n, false); !r.Overflow || err != nil {
+			return r, err
+		}
+	}
+	policy := l.policy(s, key)
+	l.e.overflowed(policy)
+	switch policy {
+	case OverflowAllow:
+		r = bucket.Result{OK: true, Overflow: true}
+	case OverflowShared:
+		if r, err = l.onTableKey(o, l.sharedKey(key), n, true); r.Overflow {
+			l.e.overflowed(OverflowDeny)
+		}
+	}
+	return r, err
+}
+
+func (l *Limit) onTableKey(o op, key string, n int64, reserved bool) (bucket.Result, error) {
 	now := l.e.now()
 	var sh *splitShare
 	rank := 0
@@ -58,6 +85,9 @@ func (l *Limit) onTable(o op, key string, n int64) (bucket.Result, error) {
 		if sh != nil && len(sh.byRank) > 0 { // the definition may have changed just now
 			a = sh.byRank[min(rank, len(sh.byRank)-1)]
 		}
+		if reserved {
+			return reservedOnMeters(t, o, key, a, l.e.wall(now), n), nil
+		}
 		return onMeters(t, o, key, a, l.e.wall(now), n), nil
 	}
 	var p *bucket.Params
@@ -65,6 +95,9 @@ func (l *Limit) onTable(o op, key string, n int64) (bucket.Result, error) {
 		if p = sh.floor; sh.ceil != nil && int64(rank) < l.def.Load().Burst%int64(sh.k) {
 			p = sh.ceil
 		}
+	}
+	if reserved {
+		return reservedOnBuckets(l.buckets, o, key, p, now, n), nil
 	}
 	return onBuckets(l.buckets, o, key, p, now, n), nil
 }
@@ -158,7 +191,10 @@ func (l *Limit) makeSplit(now int64) (*splitShare, error) {
 
 func (l *Limit) fromBucket(s *Spec, r bucket.Result, err error) Decision {
 	d := Decision{OK: r.OK, Remaining: r.Remaining, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Delay: r.Delay, Mode: s.Mode, Err: err}
-	if r.Overflow {
+	switch {
+	case r.Overflow && r.OK:
+		d = s.uncounted()
+	case r.Overflow:
 		d.Err = ErrOverflow
 	}
 	return d
@@ -197,6 +233,16 @@ func (l *Limit) adjust(ctx context.Context, key string, refund, charge int64) De
 		return d
 	}
 	d, err := l.owner(ctx, key, refund, charge)
+	if err == ErrOverflow {
+		policy := l.policy(s, key)
+		l.e.overflowed(policy)
+		switch policy {
+		case OverflowAllow:
+			return s.uncounted() // there is nothing that it could be counted on
+		case OverflowShared:
+			d, err = l.owner(ctx, l.sharedKey(key), refund, charge)
+		}
+	}
 	if errors.Is(err, ErrUnreachable) {
 		err = nil // it is owed: the owner is told when it answers again
 	}
@@ -247,7 +293,7 @@ func (l *Limit) Reset(ctx context.Context, key string) error {
 		}
 		return nil
 	}
-	st, err := l.Peek(ctx, key)
+	st, err := l.peek(ctx, key, false) // a shared key is not for one of those who share it to reset
 	if err != nil {
 		return err
 	}
@@ -265,7 +311,10 @@ func (l *Limit) Reset(ctx context.Context, key string) error {
 }
 
 // Peek looks at a key without changing it, at its owner: exact at the moment the owner answered.
-func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
+func (l *Limit) Peek(ctx context.Context, key string) (State, error) { return l.peek(ctx, key, true) }
+
+// peek is Peek; shared: a key that there is no room for is decided on a shared key, and that is looked at.
+func (l *Limit) peek(ctx context.Context, key string, shared bool) (State, error) {
 	l = l.For(key)
 	e, s := l.e, l.def.Load()
 	st := State{Limit: s.Name, Key: key, Mode: s.Mode, Burst: s.Burst, Plan: l.plan, Owner: e.cfg.Node}
@@ -293,6 +342,10 @@ func (l *Limit) Peek(ctx context.Context, key string) (State, error) {
 		return st, err
 	}
 	d, err := l.owner(ctx, key, 0, 0)
+	if err == ErrOverflow && shared && l.policy(s, key) == OverflowShared {
+		key = l.sharedKey(key)
+		d, err = l.owner(ctx, key, 0, 0)
+	}
 	if err != nil && !errors.Is(err, ErrUnreachable) {
 		return st, err
 	}

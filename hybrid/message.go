@@ -66,6 +66,7 @@ const (
 	grantRefused               // what was wanted is not there: a denial
 	grantWaits                 // waits follow: the rule is not one token bucket
 	grantPlan                  // a plan follows: the key has another than the report names
+	grantOverflow              // with a denial: the owner has no room for the key
 )
 
 // grant is the owner's side of one key: G and the counters it has seen.

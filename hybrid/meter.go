@@ -53,8 +53,9 @@ func (l *Limit) newTable(params *bucket.Params, now int64) {
 		l.buckets.SetParams(params, now)
 		l.meters.Store(nil)
 		t.Used(l.e.wall(now), func(key string, n int64) { l.move(key, n) })
+		t.Close()
 	case t == nil:
-		l.meters.Store(bucket.NewMeterTable(l.alg, l.e.cfg.MaxKeys))
+		l.meters.Store(bucket.NewMeterTableIn(l.alg, l.e.budget))
 		l.buckets.Used(now, func(key string, n int64) {
 			l.buckets.Reset(key)
 			l.move(key, n)
@@ -76,9 +77,9 @@ func (l *Limit) move(key string, n int64) {
 			return // nothing passes on such a share: there is nothing to charge
 		}
 	}
-	r, err := l.onTable(opPeek, key, 0)
+	r, err := l.onTableKey(opPeek, key, 0, false)
 	if n = min(n, r.Remaining); err == nil && n > 0 {
-		_, _ = l.onTable(opCharge, key, n) // there is no room: it stays forgotten
+		_, _ = l.onTableKey(opCharge, key, n, false) // there is no room: it stays forgotten
 	}
 }
 

@@ -41,6 +41,8 @@ type partition struct {
 	first   uint64 // id of eras[0]
 	next    int64  // the earliest moment at which the set of shares may change by itself
 	ledgers map[ledgerKey]*ledger
+	roomy   int                // ledgers since the map was made: it keeps room for as many
+	bytes   int64              // of the ledgers
 	bases   map[*Limit]*ledger // what a key has that has no ledger
 
 	heir    *peer // to whom standby records go

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jatah-io/jatah/bucket"
+	"github.com/jatah-io/jatah/internal/budget"
 )
 
 // Errors of permits.
@@ -74,6 +75,8 @@ type permitTable struct {
 	byID  map[string]*Permit
 	queue permitQueue // by time of expiry, which is looked at again when it comes up: renewing only moves it on
 	slept int64       // how long the machine was suspended, which the engine's clock does not show
+
+	budget *budget.Budget
 }
 
 type permitQueue []*Permit
@@ -103,7 +106,7 @@ func (q *permitQueue) Pop() any {
 func (t *permitTable) add(p *Permit, now int64, ttl time.Duration, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.byID) >= most {
+	if len(t.byID) >= most || !t.budget.Take(budget.Permits, p.bytes(), false) {
 		return false
 	}
 	if t.byID == nil {
@@ -123,10 +126,17 @@ func (t *permitTable) remove(l *Limit, key, id string) *Permit {
 	if p == nil || p.l != l || p.key != key {
 		return nil
 	}
-	delete(t.byID, id)
+	t.forget(p)
 	heap.Remove(&t.queue, p.index)
 	return p
 }
+
+func (t *permitTable) forget(p *Permit) {
+	delete(t.byID, p.id)
+	t.budget.Add(budget.Permits, -p.bytes())
+}
+
+func (p *Permit) bytes() int64 { return permitBytes + int64(len(p.key)) }
 
 // expired takes out what is over at now.
 func (t *permitTable) expired(now int64) (over []*Permit) {
@@ -134,7 +144,7 @@ func (t *permitTable) expired(now int64) (over []*Permit) {
 	defer t.mu.Unlock()
 	for len(t.queue) > 0 && t.queue[0].expires <= now+t.slept {
 		p := heap.Pop(&t.queue).(*Permit)
-		delete(t.byID, p.id)
+		t.forget(p)
 		over = append(over, p)
 	}
 	return over
@@ -147,7 +157,7 @@ func (t *permitTable) removeAll(l *Limit) {
 	t.queue = slices.DeleteFunc(t.queue, func(p *Permit) bool {
 		gone := l == nil || p.l == l
 		if gone {
-			delete(t.byID, p.id)
+			t.forget(p)
 		}
 		return gone
 	})

@@ -182,8 +182,8 @@ func TestOwnerThatForgotTheLedger(t *testing.T) {
 	}
 	forget := func() {
 		p := o.e.parts[a.part]
-		delete(p.ledgers, ledgerKey{o.limit, "k"})
-		o.e.nledgers--
+		k := ledgerKey{o.limit, "k"}
+		o.e.unstore(p, k, p.ledgers[k])
 	}
 	forget()
 	w.sleep(3 * tick)
@@ -306,11 +306,11 @@ func TestDroppedAccountsAndLedgersAreNotMissed(t *testing.T) {
 		var drop func()
 		drop = func() {
 			for _, n := range w.nodes {
-				max := n.e.cfg.MaxKeys
-				n.e.cfg.MaxKeys = 0 // nothing is kept that need not be
+				max := n.e.budget.MaxKeys()
+				n.e.budget.SetMaxKeys(1) // nothing is kept that need not be
 				n.e.sweepAccounts(n.clock(), 100)
 				n.e.sweepLedgers(n.clock(), 100)
-				n.e.cfg.MaxKeys = max
+				n.e.budget.SetMaxKeys(max)
 			}
 			w.after(7*ms, drop)
 		}
@@ -393,7 +393,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		s := slow(5)
 		s.Mode = m
 		w := newWorld(t, *firstSeed, 3, 0, s, 0)
-		w.hook = func(e *Engine) { e.cfg.MaxKeys = 50 }
+		w.hook = func(e *Engine) { e.budget.SetMaxKeys(50) }
 		w.start(3)
 		w.sleep(sec)
 		n := w.nodes[0]

@@ -373,10 +373,10 @@ func (e *Engine) restoreLedger(p *partition, l *Limit, r *savedRecord, now int64
 	if !ok && r.def.alg == nil || ok && tokens >= float64(l.spec.Burst) && !wait {
 		return
 	}
-	x := e.ledger(p, l, r.key, e.hash(l, r.key), now)
+	x := e.mustLedger(p, l, r.key, e.hash(l, r.key), now)
 	switch {
 	case x == nil:
-		e.stats.overflows.Add(1)
+		e.stats.ownerFull.Add(1)
 		return
 	case x.m != nil:
 		e.restoreLedgerMeter(p, x, r, now)

@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/jatah-io/jatah/bucket"
+	"github.com/jatah-io/jatah/internal/budget"
 )
 
 // While this node is the only member, nobody else can have credit of a key or want to know of it: neither an account nor a ledger is needed, and
@@ -40,18 +41,23 @@ func (e *Engine) takeSolo(l *Limit, key string, cost, now int64) (d Decision, ok
 		if !e.becomesSolo(l, key, now) {
 			return d, false
 		}
-		if !e.roomForKey(l, now) {
-			return Decision{Mode: l.spec.Mode, Err: ErrOverflow, RetryAfter: e.cfg.Tick}, true
+		reserved := e.isShared(key, l.plan)
+		if !e.roomForKey(l, 0, reserved, now) {
+			return e.noRoom(&l.spec), true
 		}
-		p, _ = l.keys.Add(key, func(p *purse) {
+		add := l.keys.Add
+		if reserved {
+			add = l.keys.AddReserved
+		}
+		p, _ = add(key, func(p *purse) {
 			p.credit.reuse(creditSolo)
 			p.balance.Store(0)
 			p.state.Store(0)
 			p.moment.Store(0)
 		})
 		if p == nil {
-			e.stats.overflows.Add(1)
-			return Decision{Mode: l.spec.Mode, Err: ErrOverflow, RetryAfter: e.cfg.Tick}, true
+			e.giveRoom(0, now)
+			return e.noRoom(&l.spec), true
 		}
 		e.nsolo++
 	} else if !p.credit.has(creditSolo) {
@@ -180,14 +186,15 @@ func (e *Engine) unfold(l *Limit, p *purse, now int64) {
 	}
 	// It is what it would have become as a ledger: not in bookkeeping of shares, since all of them were here all the time.
 	x := &ledger{limit: l, key: key, hash: hash, pool: l.params.Tokens(tat, now), cap: float64(l.spec.Burst), at: now, era: q.era().id, granted: true}
-	q.ledgers[ledgerKey{l, key}] = x
-	e.nledgers++
+	e.budget.Add(budget.Ledgers, x.bytes()) // beyond the bound if need be: what was used is not forgotten
+	e.store(q, x, x.bytes())
 	e.changed(q, x)
 }
 
 // dropPurse takes a key's purse out of the table.
 func (e *Engine) dropPurse(l *Limit, p *purse) {
 	l.keys.Delete(p)
+	e.budget.DropKey()
 	e.gone[0] = append(e.gone[0], gonePurse{l, p})
 }
 
@@ -286,11 +293,12 @@ const sweepTicks = idleTicks
 // settleSpent takes in what was spent on credit, of some keys; more says that there are others. It comes to a limit again when it has been through all: so one
 // whose keys are spent from faster than they are taken in does not keep it from the rest.
 func (e *Engine) settleSpent(now int64, n int) (more bool) {
-	e.limits.Range(func(_ string, l *Limit) bool {
-		if l.round > e.round {
-			return true
+	for ; e.spentAt < len(e.all); e.spentAt++ {
+		l := e.all[e.spentAt]
+		if l.keys.Len() == 0 {
+			continue
 		}
-		more = l.keys.Marked(n, func(p *purse) {
+		if l.keys.Marked(n, func(p *purse) {
 			n--
 			if p.credit.has(creditSolo) {
 				p.credit.flags(creditRecent, creditDirty)
@@ -301,16 +309,12 @@ func (e *Engine) settleSpent(now int64, n int) (more bool) {
 			if a := e.accounts.get(p.state.Load()); a != nil && a.purse == p {
 				a.settleSpent()
 			}
-		})
-		if !more {
-			l.round = e.round + 1
+		}) {
+			return true
 		}
-		return !more
-	})
-	if !more {
-		e.round++
 	}
-	return more
+	e.spentAt = 0
+	return false
 }
 
 // topUp settles a solo key, and gives it new credit if there is not much left, so that the next take finds some.
@@ -355,16 +359,27 @@ func (e *Engine) sweepSolo(l *Limit, now int64, budget int, pressed bool) int {
 	})
 }
 
-// makeRoom forgets solo keys that are full, having looked at so many places at most, those of l first.
+// makeRoom forgets solo keys that are full, having looked at so many places at most, those of l first, and of the others one after the other.
 func (e *Engine) makeRoom(l *Limit, now int64, budget int) {
+	if e.nsolo == 0 {
+		return
+	}
 	budget -= e.sweepSolo(l.root, now, budget/2, true)
-	e.limits.Range(func(_ string, l *Limit) bool {
-		if l.keys.Len() > 0 {
-			budget -= e.sweepSolo(l, now, budget, true)
+	for n := min(len(e.all), roomLimits); n > 0 && budget > 0; n-- {
+		if e.roomFrom >= len(e.all) {
+			e.roomFrom = 0
 		}
-		return budget > 0
-	})
+		if l := e.all[e.roomFrom]; l.keys.Len() > 0 {
+			if budget -= e.sweepSolo(l, now, budget, true); budget <= 0 {
+				break // it has more
+			}
+		}
+		e.roomFrom++
+	}
 }
+
+// roomLimits is how many limits are looked at for room at most: there may be ten thousand.
+const roomLimits = 64
 
 // saveSolo adds the solo keys to a snapshot. What is unfolded while it goes on may be in it twice, as a ledger too: of two records the lower counts.
 func (e *Engine) saveSolo(s *saved, exact bool, now int64) {

@@ -15,6 +15,7 @@ type standby struct {
 	inc     uint64
 	whole   bool
 	heardAt int64
+	bytes   int64 // of the records
 	records map[standbyKey]*record
 }
 
@@ -55,11 +56,11 @@ func (e *Engine) tickStandby(now int64) {
 	for _, p := range e.parts {
 		if !p.owned {
 			if s := e.standby[p.id]; s != nil && now-s.heardAt > int64(e.grace())+e.settle() && e.grace() > 0 {
-				delete(e.standby, p.id)
+				e.dropStandby(p.id)
 			}
 			continue
 		}
-		delete(e.standby, p.id)
+		e.dropStandby(p.id)
 		heir := e.heirOf(p)
 		if heir != p.heir || heir != nil && heir.inc != p.heirInc {
 			p.newHeir(heir)
@@ -246,6 +247,7 @@ func (e *Engine) receiveStandby(from *peer, m *message, now int64) {
 func (e *Engine) standbyOf(part int, owner *peer, inc uint64) *standby {
 	s := e.standby[part]
 	if s == nil || s.owner != owner.name || s.inc != inc {
+		e.dropStandby(part)
 		s = &standby{owner: owner.name, inc: inc, records: map[standbyKey]*record{}}
 		e.standby[part] = s
 	}
@@ -263,8 +265,13 @@ func (e *Engine) record(from *peer, m *message, c *copyOf, now int64) {
 	if r != nil && r.seq > m.seq {
 		return
 	}
+	size := int64(0)
+	if r != nil {
+		size = k.size(r)
+	}
 	if c.full {
 		delete(s.records, k)
+		s.count(e, -size)
 		return
 	}
 	if r == nil {
@@ -277,6 +284,7 @@ func (e *Engine) record(from *peer, m *message, c *copyOf, now int64) {
 	}
 	r.take(c)
 	r.seq, r.at, r.c.at = m.seq, now, now
+	s.count(e, k.size(r)-size)
 }
 
 // take copies what a message says anew of the key. Whose credit is out only hand-offs say.
@@ -292,7 +300,7 @@ func (r *record) take(c *copyOf) {
 
 // adopt starts a partition from what this node kept of it as heir: every share brings its part of the balances along.
 func (e *Engine) adopt(p *partition, s *standby, now int64) {
-	delete(e.standby, p.id)
+	e.dropStandby(p.id)
 	var copies []copyOf
 	for _, r := range s.records {
 		c := r.c
@@ -340,7 +348,7 @@ func (e *Engine) startFrom(p *partition, copies []copyOf, whole bool, now int64)
 			x = p.base(v)
 		} else {
 			l = l.planOf(c.plan, c.key)
-			if x = e.ledger(p, l, c.key, e.hash(l, c.key), now); x == nil {
+			if x = e.mustLedger(p, l, c.key, e.hash(l, c.key), now); x == nil {
 				continue
 			}
 		}
@@ -396,7 +404,7 @@ func (e *Engine) restore(owner *peer, now int64) {
 			}
 			h.copies = append(h.copies, c)
 		}
-		delete(e.standby, i)
+		e.dropStandby(i)
 	}
 	e.handSeq++
 	h.id = e.handSeq

@@ -10,7 +10,8 @@ type counts struct {
 	asks, resent, timedOut         atomic.Uint64
 	sent, unsent, malformed, stale atomic.Uint64
 	debt, pauses                   atomic.Uint64
-	overflows, swept               atomic.Uint64
+	ownerFull, swept               atomic.Uint64
+	overflowed                     [Overflows]atomic.Uint64
 	handOffsIn, handOffsOut        atomic.Uint64
 	handOffsLost                   atomic.Uint64
 	tick                           atomic.Int64 // ns that the last one took
@@ -37,6 +38,7 @@ type Stats struct {
 
 	Accounts, Active, Ledgers, Buckets int // gauges
 	Evictions, Overflows               uint64
+	Memory                             Memory
 	Debt                               uint64 // tokens spent beyond credit, learned of by this node as owner
 	Pauses                             uint64
 	HandOffsIn, HandOffsOut            uint64
@@ -62,7 +64,7 @@ type LimitStats struct {
 // Stats returns the counters.
 func (e *Engine) Stats() Stats {
 	s := Stats{Asks: e.stats.asks.Load(), Resent: e.stats.resent.Load(), TimedOut: e.stats.timedOut.Load(),
-		Overflows: e.stats.overflows.Load(), Evictions: e.stats.swept.Load(), Debt: e.stats.debt.Load(), Pauses: e.stats.pauses.Load(),
+		Overflows: e.stats.ownerFull.Load() + e.stats.overflowed[OverflowDeny].Load(), Memory: e.Memory(), Evictions: e.stats.swept.Load(), Debt: e.stats.debt.Load(), Pauses: e.stats.pauses.Load(),
 		HandOffsIn: e.stats.handOffsIn.Load(), HandOffsOut: e.stats.handOffsOut.Load(), HandOffsLost: e.stats.handOffsLost.Load(),
 		MessagesOut: e.stats.sent.Load(), Unsent: e.stats.unsent.Load(), Malformed: e.stats.malformed.Load(), Stale: e.stats.stale.Load(),
 		Silent: e.stats.silent.Load(), Canceled: e.stats.canceled.Load(),
@@ -99,7 +101,6 @@ func (e *Engine) Stats() Stats {
 			s.Buckets += t.Len()
 			m := t.Stats()
 			s.Evictions += uint64(m.Evictions)
-			s.Overflows += uint64(m.Overflows)
 		}
 		for i := range x.Allowed {
 			x.Denied[i], x.Allowed[i] = uint64(l.counts[0][i].Value()), uint64(l.counts[1][i].Value())
@@ -108,7 +109,6 @@ func (e *Engine) Stats() Stats {
 		b := l.buckets.Stats()
 		s.Buckets += l.buckets.Len()
 		s.Evictions += uint64(b.Evictions)
-		s.Overflows += uint64(b.Overflows)
 		s.Limits = append(s.Limits, x)
 		return true
 	})

@@ -250,6 +250,18 @@ func (e *Engine) consider(p *part, now int64) *account {
 		return nil
 	}
 	a, err := e.account(p.l, p.key)
+	if err == ErrOverflow {
+		policy := p.l.policy(p.s, p.key)
+		e.overflowed(policy)
+		switch policy {
+		case OverflowAllow:
+			p.decide(p.s.uncounted())
+			return nil
+		case OverflowShared:
+			p.key = p.l.sharedKey(p.key)
+			a, err = e.account(p.l, p.key)
+		}
+	}
 	if err != nil {
 		p.decide(Decision{Mode: p.s.Mode, RetryAfter: e.cfg.Tick, Err: err})
 		return nil

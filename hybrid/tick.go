@@ -2,6 +2,8 @@ package hybrid
 
 import (
 	"time"
+
+	"github.com/jatah-io/jatah/internal/budget"
 )
 
 // doTick does what is due every sync interval: it ends what has run out, renews what is held, and says to every
@@ -191,11 +193,11 @@ func (e *Engine) awake(now int64) {
 	e.ownEpoch++
 	for _, p := range e.parts {
 		if p.owned {
+			e.unstoreAll(p)
 			p.take(e.ownEpoch, now)
 			e.awaitLoans(p)
 		}
 	}
-	e.nledgers = 0
 	e.telling, e.recalling = nil, nil
 	e.handing = nil
 	for _, p := range e.peers {
@@ -254,12 +256,12 @@ func (e *Engine) forgettable(a *account, now int64) bool {
 		}
 	}
 	// Ahead of its share a node spends the last balance it saw; of a forgotten key it would spend its whole share.
-	if s := &a.limit.spec; s.Fallback == FallbackShare && a.heard && a.limit.perNs > 0 && e.accounts.n+e.nsolo < e.cfg.MaxKeys {
+	if s := &a.limit.spec; s.Fallback == FallbackShare && a.heard && a.limit.perNs > 0 && !e.budget.Tight() {
 		if short := float64(s.Burst) - a.known - float64(a.outAll); short > 0 && !a.recovered(short, now) {
 			return false
 		}
 	}
-	return now-a.idleAt >= 20*e.tick || e.accounts.n+e.nsolo >= e.cfg.MaxKeys
+	return now-a.idleAt >= 20*e.tick || e.budget.Tight()
 }
 
 // recovered says that so many tokens can have come back since the owner spoke last. In a window none come before it ends.
@@ -276,6 +278,7 @@ func (e *Engine) forget(a *account) {
 	a.settleSpent()
 	e.accounts.drop(a)
 	delete(e.byGen, a.gen)
+	e.budget.Add(budget.Accounts, -a.size())
 	e.dropPurse(a.limit, a.purse)
 	e.stats.swept.Add(1)
 }
@@ -307,13 +310,15 @@ func (e *Engine) sweepLedgers(now int64, budget int) {
 			p.refill(x, now)
 			// A straggler must not find a ledger that has forgotten what it says: it would be charged again.
 			if p.isFull(x, now) && p.baseIsFull(x, now) && !x.heirDue && x.telling == nil && x.recalling == nil && x.quietSince() < now-10*e.tick {
-				delete(p.ledgers, k)
+				e.unstore(p, k, x)
 				if x.heirMissing {
 					p.missing--
 				}
-				e.nledgers--
 				e.stats.swept.Add(1)
+			} else {
+				e.weigh(p, x)
 			}
 		}
+		p.shrink()
 	}
 }

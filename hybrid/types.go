@@ -54,7 +54,7 @@ const (
 	SourceShare               // fallback: from the node's own share
 	SourceAhead               // fallback: ahead of the share; owed to the owner
 	SourceDeny                // fallback: deny
-	SourceAllow               // fallback: allow
+	SourceAllow               // fallback: allow, or no room for the key with OverflowAllow
 	numSources
 )
 

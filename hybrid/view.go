@@ -169,6 +169,7 @@ func (e *Engine) takeOver(gained []gain, now int64) {
 	e.ownEpoch++
 	for _, g := range gained {
 		p := e.parts[g.part]
+		e.unstoreAll(p)
 		p.take(e.ownEpoch, now)
 		e.awaitLoans(p)
 		e.ownShare(p, now)
@@ -180,7 +181,7 @@ func (e *Engine) takeOver(gained []gain, now int64) {
 		default:
 			p.told = true // by nobody: its keys start empty
 		}
-		delete(e.standby, g.part)
+		e.dropStandby(g.part)
 		for _, h := range p.pending {
 			if now < h.until {
 				e.applyHandOff(p, h.h, now)

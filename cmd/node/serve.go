@@ -161,6 +161,7 @@ func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, lo
 	case err != nil:
 		return err
 	}
+	limitMemory(cfg.Node.MaxMemory, log)
 	reload := newReloader(node, sources, started, log)
 	var api *httpapi.Handler
 	ofEdge := metrics.NewEdgeCollector(func() *edge.Edge { return api.Edge() }) // scraped through api only

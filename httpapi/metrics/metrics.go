@@ -46,8 +46,9 @@ func Handler(node *jatah.Node, version string, more ...prometheus.Collector) htt
 // Collector reads node.Stats() and node.Info() at each scrape. Use [NewCollector]; it is
 // safe for concurrent use and holds no counters itself.
 type Collector struct {
-	node *jatah.Node
-	desc descs
+	node   *jatah.Node
+	desc   descs
+	memory memoryDescs
 	shares
 }
 
@@ -69,7 +70,7 @@ func NewCollector(node *jatah.Node) *Collector {
 	def := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("jatah_"+name, help, labels, nil)
 	}
-	return &Collector{node: node, shares: newShares(), desc: descs{
+	return &Collector{node: node, shares: newShares(), memory: newMemoryDescs(), desc: descs{
 		decisions: def("decisions_total", "Decisions, by what was decided and how.", "limit", "result", "source"),
 		dryRun:    def("dry_run_denied_total", "Requests that passed only because the limit is in dry run.", "limit"),
 		keys:      def("limit_keys", "Keys of which this node remembers something.", "limit"),
@@ -113,6 +114,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- desc
 	}
 	c.shares.describe(ch)
+	c.memory.describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -172,6 +174,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	count(d.rejoins, s.RejoinErrors, "failed")
 	count(d.lookup, s.LookupErrors)
 	c.shares.collect(c.node, gauge)
+	c.memory.collect(ch, &s.Memory)
 }
 
 // results are the decisions of one source.

@@ -10,6 +10,9 @@
 //
 // The hash is seeded at random in each table: nobody outside can choose keys that collide.
 //
+// Memory goes back by chunks: one whose records are all free goes to the garbage collector, which keeps it for who still points to a record in it, and its
+// memory is used for nothing else until then. Nearly empty segments are put together. A table made with NewIn asks a budget before it takes memory.
+//
 // # Concurrency
 //
 // Find takes no lock and may run beside anything. It may miss a key that is just being moved within the index, so whoever does not find

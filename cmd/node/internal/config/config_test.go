@@ -19,6 +19,9 @@ http: 127.0.0.1:9090
 node: n1
 state_dir: /var/lib/jatah
 log_refusals: true
+max_keys: 5000000
+max_memory: 512MiB
+overflow: shared
 cluster:
   name: blue
   bind: 10.0.0.1:7946
@@ -49,7 +52,7 @@ func TestEveryFieldOfTheFileIsRead(t *testing.T) {
 	want := Config{
 		HTTP: "127.0.0.1:9090", LogRefusals: true,
 		Node: jatah.Config{
-			Node: "n1", StateDir: "/var/lib/jatah", Cluster: "blue", Bind: "10.0.0.1:7946", Advertise: "192.0.2.1:7946",
+			Node: "n1", StateDir: "/var/lib/jatah", MaxKeys: 5_000_000, MaxMemory: 512 << 20, Overflow: jatah.OverflowShared, Cluster: "blue", Bind: "10.0.0.1:7946", Advertise: "192.0.2.1:7946",
 			Join:    []string{"10.0.0.2:7946", "dns+srv://_jatah._tcp.example"},
 			Secrets: [][]byte{[]byte("0123456789abcdef")}, SyncInterval: 200 * time.Millisecond,
 			AskTimeout: 20 * time.Millisecond, Expect: 3, Grace: jatah.Never,
@@ -152,7 +155,7 @@ func TestFlagsBeatEnvironmentBeatFile(t *testing.T) {
 
 func TestEveryFieldHasAVariable(t *testing.T) {
 	values := map[string]string{
-		"http": "127.0.0.1:1", "node": "n", "state_dir": "d", "limits_dir": "l", "log_refusals": "true", "cluster.name": "c", "cluster.bind": "127.0.0.1:2",
+		"http": "127.0.0.1:1", "node": "n", "state_dir": "d", "limits_dir": "l", "log_refusals": "true", "max_keys": "7", "max_memory": "64MiB", "overflow": "allow", "cluster.name": "c", "cluster.bind": "127.0.0.1:2",
 		"cluster.advertise": "127.0.0.1:3", "cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==", "cluster.secrets": "MDEyMzQ1Njc4OWFiY2RlZg==",
 		"cluster.secret_file": "s", "cluster.insecure": "true", "cluster.sync_interval": "1s",
 		"cluster.ask_timeout": "1s", "cluster.expect": "1", "cluster.grace": "1s",

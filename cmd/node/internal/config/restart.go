@@ -16,6 +16,9 @@ func NeedRestart(started, next Config) (fields []string) {
 		{"max_connections_per_address", started.MaxConnectionsPerAddress == next.MaxConnectionsPerAddress},
 		{tlsPath, (started.TLS == nil) == (next.TLS == nil)}, // what it is may change, but not whether it is
 		{"log_refusals", started.LogRefusals == next.LogRefusals},
+		{"max_keys", a.MaxKeys == b.MaxKeys},
+		{"max_memory", a.MaxMemory == b.MaxMemory},
+		{"overflow", a.Overflow == b.Overflow},
 		{"cluster.name", a.Cluster == b.Cluster},
 		{"cluster.bind", a.Bind == b.Bind},
 		{"cluster.advertise", a.Advertise == b.Advertise},

@@ -223,7 +223,8 @@ func TestFieldsThatNeedARestartAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := map[string]string{"cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==", "cluster.insecure": "true", "cluster.expect": "7", "log_refusals": "true"}
+	values := map[string]string{"cluster.join": "a", "cluster.secret": "MDEyMzQ1Njc4OWFiY2RlZg==", "cluster.insecure": "true", "cluster.expect": "7", "log_refusals": "true",
+		"max_keys": "7", "max_memory": "1.5GiB", "overflow": "shared"}
 	for _, f := range nodeFields {
 		if strings.HasPrefix(f.path, edgePath+".") || strings.HasPrefix(f.path, tlsPath+".") || f.path == tokensFilePath || f.path == "insecure_admin" { // changes while the node runs
 			continue
