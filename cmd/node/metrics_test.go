@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,8 +13,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -60,6 +63,18 @@ func exports(t *testing.T) (page []byte, metrics map[string]exported) {
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
 	if err != nil {
 		t.Fatal(err)
+	}
+	// And what a node with TLS has besides.
+	a := newAuthority(t, t.TempDir(), "ca.pem")
+	a.sign("n1", time.Now().Add(time.Hour))
+	secure := prometheus.NewPedanticRegistry()
+	secure.MustRegister(newCertificates(a.mustLoad("tls: {cert_file: n1.pem, key_file: n1-key.pem}\n").TLS, slog.New(slog.DiscardHandler)))
+	more, err := secure.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range more {
+		families[f.GetName()] = f
 	}
 	var ours []*dto.MetricFamily
 	metrics = map[string]exported{}
