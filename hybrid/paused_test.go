@@ -36,3 +36,39 @@ func TestAllArePausedAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestAPausedNodeDoesNotWaitForWhoHasFailed: one of three is dead when another one stands still for a moment. Who is dead cannot say that it counts
+// the node's new incarnation, but it counted the one before: the two that live go on with two thirds of the limit, long before grace is over.
+func TestAPausedNodeDoesNotWaitForWhoHasFailed(t *testing.T) {
+	for _, fallback := range []Fallback{FallbackWait, FallbackShare} {
+		t.Run(fallback.String(), func(t *testing.T) {
+			s := testSpec(30, 30)
+			s.Fallback = fallback
+			w := quiet(t, 3, 0, s)
+			dead, paused := w.nodes[0], w.nodes[1]
+			dead.kill()
+			w.detect()
+			w.sleep(7 * sec)
+			paused.paused = true
+			w.sleep(900 * ms)
+			paused.paused = false
+			w.sleep(4 * sec)
+			if k := paused.e.weight(paused.clock()); k != 3 {
+				t.Errorf("four seconds after the pause its share is 1/%d, want 1/3", k)
+			}
+			start, admitted := w.now, 0
+			for w.now < start+10*sec {
+				for _, n := range w.nodes[1:] {
+					admitted += n.takes(w.keys[0], 5)
+				}
+				w.sleep(100 * ms)
+			}
+			if want := 20 * 10; admitted < want*95/100 {
+				t.Errorf("%d passed in ten seconds at two thirds of 30/s", admitted)
+			}
+			if x := w.worst(); x > 1e-6 {
+				t.Errorf("excess %.3f", x)
+			}
+		})
+	}
+}

@@ -174,19 +174,26 @@ func (e *Engine) awakeIfLate(now, late int64) {
 		e.reanchor(now)
 	}
 	if now-e.lastTick+late-e.tick > e.ttl/2 && e.k > 1 {
-		e.awake(now)
+		e.awake(now, late)
 	}
 }
 
 // awake is called when the node was paused or suspended: whatever it held may have run out. As owner it starts anew, as
 // lender it voids its credit and waits for its loans to run out. It takes a new incarnation, so that nothing said to the old
 // one is believed. What it keeps as heir stays: when all nodes were paused at once, that is all that anybody knows.
-func (e *Engine) awake(now int64) {
-	e.log.Warn("this node was paused; it starts anew as owner and lender", "for", time.Duration(now-e.lastTick))
+func (e *Engine) awake(now, late int64) {
+	away := now - e.lastTick + max(0, late)
+	e.log.Warn("this node was paused; it starts anew as owner and lender", "for", time.Duration(away))
 	e.stats.pauses.Add(1)
 	e.reanchor(now)
+	before := e.inc
 	e.inc = e.cfg.Incarnation()
 	e.self.inc = e.inc
+	for _, p := range e.peers {
+		if (p.counts == before || p.counted == before) && (e.grace() < 0 || away < int64(e.grace())/2) {
+			p.counted = e.inc
+		}
+	}
 	for i := range e.lend {
 		e.endLoan(i, now)
 	}

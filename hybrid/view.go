@@ -54,6 +54,7 @@ type peer struct {
 	k           int // how many members it counts, when it last said so
 	kAt         int64
 	counts      uint64 // the incarnation of this node that it is known to have in its view
+	counted     uint64 // the incarnation that it counts though it may not know of it: it counted the one before a pause that was shorter than grace
 	loanAt      int64  // its own time of the newest loan taken in
 	reports     []report
 	flights     flights    // asks on their way to it
@@ -307,13 +308,17 @@ func (e *Engine) weight(now int64) int {
 
 // welcomed notes whether every member that counts is known to count this node. Until then some may have divided among
 // themselves what would be this node's share: settle is enough for the word to spread, but not across a partition. A member that cannot be
-// reached is waited for as long as it counts: for grace.
+// reached is waited for as long as it counts: for grace. Not so where it counted this node before a short pause: it has done so ever since, as
+// a member that lives or that failed.
 func (e *Engine) welcomed() {
 	if e.welcome == e.inc {
 		return
 	}
 	for _, n := range e.counted.names {
-		if p := e.byName[n]; n != e.cfg.Node && (p == nil || p.counts != e.inc) {
+		if n == e.cfg.Node {
+			continue
+		}
+		if p := e.byName[n]; p == nil || p.counts != e.inc && (p.present || p.counted != e.inc) {
 			return
 		}
 	}
