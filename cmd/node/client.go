@@ -25,6 +25,7 @@ const askTime = 10 * time.Second
 // api is a running node's HTTP API, and what it wants of those who ask it.
 type api struct {
 	base                     string
+	given                    bool // base was said, by flag or environment
 	tokenFile, ca, cert, key string
 	token                    string // has no flag: flags can be read by every user of the machine
 
@@ -59,7 +60,7 @@ func (a *api) complete(environ []string) {
 			}
 		}
 	}
-	if a.base == "" {
+	if a.given = a.base != ""; !a.given {
 		a.base = defaultAddr
 	}
 	if flagged {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -57,7 +58,12 @@ func portFindings(network, address, setting string) []finding {
 		}
 		return []finding{problemOf("ports", "Stop it, or choose another address with "+setting+".", "%s listens on %s (%s), and it is no node that answers.", who, address, network)}
 	}
-	return []finding{problemOf("ports", "Choose another address with "+setting+".", "%v.", bindError(err, address, setting))}
+	// The error has its own advice.
+	what, advice, ok := strings.Cut(bindError(err, address, setting).Error(), "; choose ")
+	if advice = "Choose " + advice + "."; !ok {
+		advice = "Choose another address with " + setting + "."
+	}
+	return []finding{problemOf("ports", advice, "%s (%s).", what, network)}
 }
 
 // seedFindings looks names up and connects to the other nodes.

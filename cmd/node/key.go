@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,13 +26,12 @@ const keyHelp = "Makes and changes the secrets that nodes encrypt their traffic 
 	"  jatah key rotate --file F [--addr A]    the next step of changing the secret in a file\n\n" +
 	"A change takes three steps, each on the file of every node before the next one: the new secret is added behind\n" +
 	"the old one, then comes first, then the old one goes. Nodes that run notice that their file has changed. With --addr\n" +
-	"nothing is done while some member would be cut off. Make each step on one machine, and copy the file to the others."
+	"(or JATAH_ADDR) nothing is done while some member would be cut off. Make each step on one machine, and copy the file to the others."
 
 // keyFlags are those of all three.
 type keyFlags struct {
 	node api
 	file string
-	addr bool // was given
 }
 
 func key(ctx context.Context, c console, args []string) error {
@@ -53,7 +51,6 @@ func key(ctx context.Context, c console, args []string) error {
 		}
 		word = flags.Arg(0)
 	}
-	flags.Visit(func(one *flag.Flag) { f.addr = f.addr || one.Name == "addr" })
 	switch word {
 	case "new":
 		fmt.Fprintln(c.out, newSecret())
@@ -95,8 +92,8 @@ func (f *keyFlags) members(ctx context.Context) (alive []client.Member, err erro
 }
 
 func listKeys(ctx context.Context, w io.Writer, f keyFlags) error {
-	if f.file == "" && !f.addr {
-		return usageError{"key", errors.New("needs --file, --addr or both")}
+	if f.file == "" && !f.node.given {
+		return usageError{"key", errors.New("needs --file, --addr (or JATAH_ADDR), or both")}
 	}
 	if f.file != "" {
 		s, err := readSecrets(f.file)
@@ -111,7 +108,7 @@ func listKeys(ctx context.Context, w io.Writer, f keyFlags) error {
 			fmt.Fprintf(w, "%s: %s %s\n", f.file, fp, word)
 		}
 	}
-	if !f.addr {
+	if !f.node.given {
 		return nil
 	}
 	ms, err := f.members(ctx)
@@ -205,7 +202,7 @@ func rotateKey(ctx context.Context, w io.Writer, f keyFlags) error {
 		return fmt.Errorf("%s has %d secrets: this changes one for another; remove those by hand that no node uses (`jatah key list --addr` tells)", f.file, len(s.secrets))
 	}
 	var ms []client.Member
-	if f.addr {
+	if f.node.given {
 		if ms, err = f.members(ctx); err != nil {
 			return err
 		}
@@ -260,7 +257,7 @@ func (s *secretsFile) everywhere(ms []client.Member) error {
 		}
 	}
 	if len(late) > 0 {
-		return fmt.Errorf("%s; nothing was changed. Copy %s there first, and see that the node reads it (kill -HUP)", strings.Join(late, ", "), s.path)
+		return fmt.Errorf("%s; nothing was changed. Copy %s there first, and see that the node reads it (kill -HUP; a restart where systemd hands it over)", strings.Join(late, ", "), s.path)
 	}
 	return nil
 }

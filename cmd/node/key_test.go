@@ -110,6 +110,17 @@ func TestKeyRefusesWhatItCannotDo(t *testing.T) {
 			t.Errorf("%q: %d %q, want %q", x.args, code, err, x.want)
 		}
 	}
+	// A node in the environment is asked as one that --addr names.
+	nobody := []string{"JATAH_ADDR=http://127.0.0.1:1"}
+	kept := file(a + "\n")
+	for _, args := range [][]string{{"key", "list"}, {"key", "rotate", "--file", kept}} {
+		if code, _, err := runCommand(nobody, args...); code != exitFailed || !strings.Contains(err, "no answer from http://127.0.0.1:1") {
+			t.Errorf("%q: %d %q", args, code, err)
+		}
+	}
+	if after, _ := os.ReadFile(kept); string(after) != a+"\n" {
+		t.Errorf("a step was made without asking: %q", after)
+	}
 	for content, want := range map[string]string{
 		a + "\n" + b + "\n":            "no mark which of them is new",
 		a + "\n" + b + "\n" + c + "\n": "has 3 secrets",

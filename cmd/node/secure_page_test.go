@@ -67,7 +67,8 @@ func TestThePageOfStepsForASecureCluster(t *testing.T) {
 	for _, want := range []string{
 		"n1.yaml: ok\n", ", encrypted\n", "TLS with a certificate until ", "one of 3 tokens\n", "all ready\n401\n200\n403\n", "needs a token with the role admin",
 		"allowed: api u1, cost 1; ", "3 members counted", "defined login on all nodes", "login  5/min", "allowed: api u1", "allowed: api u1",
-		"the certificate of the HTTP API was replaced", `jatah_tls_certificate_expiry_timestamp_seconds{certificate="server"} `, "not without a certificate\n", "allowed: api u1",
+		"the certificate of the HTTP API was replaced", `jatah_tls_certificate_expiry_timestamp_seconds{certificate="server"} `,
+		"step 1 of 3: ", "step 2 of 3: ", "step 3 of 3: ", "NODE  USES      ACCEPTS ALSO\n", "not without a certificate\n", "allowed: api u1",
 	} {
 		_, after, ok := strings.Cut(rest, want)
 		if !ok {
