@@ -204,7 +204,7 @@ func (h *Handler) routes() []route {
 		all = append(all,
 			route{"GET", "/{$}", open, page.ServeHTTP},
 			route{"GET", "/dashboard/{file...}", open, page.ServeHTTP}, // what the page is made of
-			route{"GET", "/v1/dashboard/{data...}", RoleRead, page.ServeHTTP})
+			route{"GET", "/v1/dashboard/{data...}", RoleRead, h.watched(RoleRead, page.ServeHTTP)})
 	}
 	return all
 }
