@@ -418,3 +418,19 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 		}
 	})
 }
+
+func TestAScopedTokenHearsOfItsLimitsOnly(t *testing.T) {
+	a := newAPI(t, Config{Access: Access{Tokens: tokensFor(t)}}, perMinute("api", 10, 10), perMinute("secret", 10, 10))
+	for _, path := range []string{"/v1/take", "/v1/acquire", "/v1/batch"} {
+		body := `{"limit":"login-x","key":"u"}`
+		if path == "/v1/batch" {
+			body = `{"takes":[` + body + `]}`
+		}
+		for token, others := range map[string]bool{someToken: false, takeToken: true} {
+			w := a.call("POST", path, body, "Authorization", "Bearer "+token)
+			if got := w.Body.String(); !strings.Contains(got, "unknown-limit") || !strings.Contains(got, "knows api") || strings.Contains(got, "secret") != others {
+				t.Errorf("%s: %d %s", path, w.Code, got)
+			}
+		}
+	}
+}
