@@ -78,6 +78,7 @@ type Handler struct {
 	take    http.HandlerFunc
 	strange occasion // of peers that ask by forward auth and are not trusted
 	gate    gatekeeper
+	visits  visits
 }
 
 // scratch is the memory of one request, reused by others once it was answered.
