@@ -15,9 +15,13 @@ type metaExtra struct {
 	Born     uint64 // Unix milliseconds when the hash seed was made; 0: it was not made of a secret
 	Seeking  bool   // while joining: takes over the hash seed of the cluster that it finds, and has none yet
 	Secrets  string // fingerprints of those accepted, the one in use first
+	Lonely   bool   // has made its hash seed, and had no other member since
 }
 
-const extraFields = 5
+const (
+	leastExtra  = 5 // fields of the first version that had more than Register
+	extraFields = 6
+)
 
 // append adds the fields to b. Those who speak PreviousProtocol only have the first one.
 func (x *metaExtra) append(b []byte) ([]byte, error) {
@@ -29,6 +33,7 @@ func (x *metaExtra) append(b []byte) ([]byte, error) {
 	e := msgpack.NewEncoder(&w)
 	for _, err := range []error{
 		e.EncodeUint(uint64(x.Protocol)), e.EncodeUint(x.Born), e.EncodeBool(x.Seeking), e.EncodeBytes([]byte(x.Secrets)),
+		e.EncodeBool(x.Lonely),
 	} {
 		if err != nil {
 			return nil, err
@@ -43,16 +48,17 @@ func decodeExtra(b []byte) (x metaExtra) {
 		return x
 	}
 	x.Register = b[1]
-	if b[0] < arrayOf0+extraFields {
+	if b[0] < arrayOf0+leastExtra {
 		return x
 	}
 	r := newWireReader(b[2:])
 	protocol, born := wireField(r, r.d.DecodeUint8), wireField(r, r.d.DecodeUint64)
 	seeking, secrets := wireField(r, r.d.DecodeBool), wireField(r, r.d.DecodeBytes)
+	lonely := b[0] >= arrayOf0+extraFields && wireField(r, r.d.DecodeBool)
 	if r.err != nil || protocol == 0 || len(secrets)%fingerprintSize != 0 || len(secrets) > MaxSecrets*fingerprintSize {
 		return x
 	}
-	x.Protocol, x.Born, x.Seeking, x.Secrets = protocol, born, seeking, string(secrets)
+	x.Protocol, x.Born, x.Seeking, x.Secrets, x.Lonely = protocol, born, seeking, string(secrets), lonely
 	return x
 }
 

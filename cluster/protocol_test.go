@@ -280,7 +280,7 @@ func TestProtocolsThatThereAreNotAreRefused(t *testing.T) {
 }
 
 func FuzzMetaExtra(f *testing.F) {
-	for _, x := range []metaExtra{{}, {Register: 1}, {Register: 1, Protocol: 3, Born: 1 << 40, Seeking: true, Secrets: "abcdefgh"}} {
+	for _, x := range []metaExtra{{}, {Register: 1}, {Register: 1, Protocol: 3, Born: 1 << 40, Seeking: true, Secrets: "abcdefgh"}, {Protocol: 3, Born: 1, Lonely: true}} {
 		b, err := x.append(nil)
 		if err != nil {
 			f.Fatal(err)

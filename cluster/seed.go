@@ -12,7 +12,8 @@ import (
 //
 // So processes that begin apart have the same seed as long as their first secrets are the same. Where they are not, or where one of two clusters has
 // members that do not make any, two clusters with different seeds can meet. Then the members of one of them give up, so that they are
-// started again and join the other one: those whose seed was made later, by the clocks of those who made them. That may be wrong by what the clocks are
+// started again and join the other one: who has never had another member before who has, so that no cluster goes for one process that began by itself
+// with a wrong clock; else those whose seed was made later, by the clocks of those who made them. That may be wrong by what the clocks are
 // wrong; but all who compare the same two come to the same answer, and this is all that it takes.
 
 // apart says whether two processes can share no view, as they have different seeds or one has none yet.
@@ -20,6 +21,9 @@ func (m *meta) apart(o *meta) bool { return m.Seed != o.Seed || m.extra.Seeking 
 
 // yields says whether of two clusters with different seeds this one gives up.
 func (m *meta) yields(o *meta) bool {
+	if m.extra.Lonely != o.extra.Lonely {
+		return m.extra.Lonely
+	}
 	return cmp.Or(cmp.Compare(m.extra.Born, o.extra.Born), cmp.Compare(m.Seed, o.Seed)) > 0
 }
 
@@ -42,7 +46,7 @@ func (c *Cluster) decideSeed() {
 		if m.extra.Seeking = false; found != nil {
 			m.Seed, m.extra.Born = found.Seed, found.extra.Born
 		} else {
-			m.Seed, m.extra.Born = made, uint64(max(1, time.Now().UnixMilli()))
+			m.Seed, m.extra.Born, m.extra.Lonely = made, uint64(max(1, time.Now().UnixMilli())), true
 		}
 		c.cfg.Ring.Seed = m.Seed
 	})
@@ -61,8 +65,8 @@ func (e *ApartError) Error() string {
 
 func (e *ApartError) Unwrap() error { return ErrMismatch }
 
-// sameSeed is an error for a process with another seed, and makes this node go if it is the one to yield. The seeds are not named: the
-// log is for others to read. Called with mu held.
+// sameSeed is an error for a process with another seed, and makes this node go if it is the one to yield and the other one answers: what is known of
+// that may be old, or a packet that somebody kept and has sent again. The seeds are not named: the log is for others to read. Called with mu held.
 func (c *Cluster) sameSeed(name, addr string, theirs *meta) error {
 	ours := &c.meta
 	switch {
@@ -74,9 +78,23 @@ func (c *Cluster) sameSeed(name, addr string, theirs *meta) error {
 	err := &ApartError{Node: name, Addr: addr}
 	// What is joining, or leaves, may be gone before anybody could join it.
 	if theirs.State == active && c.ready.Load() && c.yielding.CompareAndSwap(false, true) {
-		c.fail(err)
+		wire := wireName(name, process(theirs.Incarnation))
+		c.spawn(func() {
+			if c.ping(wire, addr) {
+				c.fail(err)
+			} else {
+				c.yielding.Store(false)
+			}
+		})
 	}
 	return err
+}
+
+// notLonely takes note that this process has, or had, another member with it. Called with mu held.
+func (c *Cluster) notLonely() {
+	if c.meta.extra.Lonely {
+		c.spawn(func() { c.setMeta(func(m *meta) { m.extra.Lonely = false }) })
+	}
 }
 
 // older takes note of when the seed was made from a process that knows of an earlier time: those that make the same seed of the same secret agree

@@ -122,36 +122,24 @@ func TestARefusedRingEndsTheStart(t *testing.T) {
 func TestOfTwoClustersThatBeganApartTheYoungerGives(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, b := secret('a', 16), secret('b', 32)
-		apart := func(name string, join []string, secrets ...[]byte) Config {
-			c := w.seeded(name, secrets...)
-			c.Join = join
-			return c
-		}
 		w.net.Partition([]string{at(1), at(2)}, []string{at(3), at(4)})
-		old1 := w.start(1, apart("n1", []string{at(1), at(3)}, a, b))
-		old2 := w.start(2, apart("n2", []string{at(1)}, a, b))
+		old1 := w.start(1, w.apart("n1", []string{at(1), at(3)}, a, b))
+		old2 := w.start(2, w.apart("n2", []string{at(1)}, a, b))
 		time.Sleep(10 * time.Second)
-		new3, new4 := w.start(3, apart("n3", nil, b, a)), w.start(4, apart("n4", []string{at(3)}, b, a))
+		new3, new4 := w.start(3, w.apart("n3", nil, b, a)), w.start(4, w.apart("n4", []string{at(3)}, b, a))
 		w.within(30*time.Second, "two clusters", func() bool { return alive("n1 n2", old1, old2) && alive("n3 n4", new3, new4) })
 		if old1.meta.Seed == new3.meta.Seed {
 			t.Fatal("they are not apart")
 		}
 		w.net.Heal()
-		gone := func(n *node) *ApartError {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			var e *ApartError
-			errors.As(n.down, &e)
-			return e
-		}
 		w.within(20*time.Second, "n3 gives up", func() bool { return gone(new3) != nil })
 		e := gone(new3)
 		if !errors.Is(e, ErrMismatch) || e.Addr != at(1) && e.Addr != at(2) || strings.Contains(e.Error(), fmt.Sprint(old1.meta.Seed)) {
 			t.Errorf("%v", e)
 		}
-		again3 := w.start(3, apart("n3", []string{e.Addr}, b, a))
+		again3 := w.start(3, w.apart("n3", []string{e.Addr}, b, a))
 		w.within(30*time.Second, "n4 gives up as well", func() bool { return gone(new4) != nil })
-		again4 := w.start(4, apart("n4", []string{at(3), gone(new4).Addr}, b, a))
+		again4 := w.start(4, w.apart("n4", []string{at(3), gone(new4).Addr}, b, a))
 		w.within(20*time.Second, "one cluster", func() bool { return alive("n1 n2 n3 n4", old1, old2, again3, again4) })
 		if gone(old1) != nil || gone(old2) != nil || again3.meta.Seed != hashSeed(a, "jatah") {
 			t.Errorf("%v %v", gone(old1), gone(old2))

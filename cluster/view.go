@@ -227,6 +227,9 @@ func (c *Cluster) fill(v *View, s *snapshot) {
 	if v.Unsure = c.unsure(time.Now()); !v.Unsure && !c.meta.Sure && c.ready.Load() {
 		c.spawn(func() { c.setMeta(func(m *meta) { m.Sure = true }) })
 	}
+	if len(s.byName) > 0 {
+		c.notLonely()
+	}
 	v.Members = append(v.Members, c.meta.member(c.cfg.Name, c.addr.String(), &c.meta))
 	for name, p := range s.byName {
 		m := p.meta.member(name, p.addr.String(), &c.meta)

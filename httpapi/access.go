@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -39,14 +40,18 @@ type gatekeeper struct {
 	access atomic.Pointer[Access]
 	log    *slog.Logger
 	sites  http.CrossOriginProtection
+	scoped atomic.Bool // there is, or was, a token for some limits only
+
+	mu       sync.Mutex
+	watching map[*func()]struct{} // to be called when access has changed
 
 	missing, unknown, forbidden, notLocal, crossSite atomic.Uint64
 	said                                             atomic.Int64 // when a refusal was last logged, in Unix seconds
 	unsaid                                           atomic.Int64 // refusals since
 }
 
-// SetAccess changes who may call what, from now on.
-func (h *Handler) SetAccess(a Access) { h.gate.access.Store(&a) }
+// SetAccess changes who may call what, from now on. Streams of the dashboard end if whoever opened them may not any more.
+func (h *Handler) SetAccess(a Access) { h.gate.set(a) }
 
 // AccessStats are the refusals so far.
 func (h *Handler) AccessStats() AccessStats {
@@ -221,7 +226,7 @@ func scopeOf(ctx context.Context) *Token {
 
 // outOfScope refuses a limit that the caller's token is not for.
 func (h *Handler) outOfScope(ctx context.Context, limit []byte) *problem {
-	if a := h.gate.access.Load(); a.Tokens == nil || !a.Tokens.scoped {
+	if !h.gate.scoped.Load() {
 		return nil // the usual case, without a look at the context
 	}
 	token := scopeOf(ctx)

@@ -2,12 +2,15 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/jatah-io/jatah"
 )
@@ -327,4 +330,107 @@ func BenchmarkTakeHandlerToken(b *testing.B) {
 			}
 		}
 	})
+}
+
+// hooked is a body during whose reading something happens.
+type hooked struct {
+	*strings.Reader
+	once sync.Once
+	do   func()
+}
+
+func (h *hooked) Read(b []byte) (int, error) {
+	h.once.Do(h.do)
+	return h.Reader.Read(b)
+}
+
+// Tokens that are replaced while a request is read do not widen it: who sends its body slowly could wait for that.
+func TestAScopedRequestStaysScopedWhenTokensChange(t *testing.T) {
+	all := tokensFor(t)
+	later, err := NewTokens(all.all[:3]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, next := range map[string]Access{"no scoped ones": {Tokens: later}, "none": {}} {
+		a := newAPI(t, Config{Access: Access{Tokens: all}}, perMinute("api", 10, 10), perMinute("other", 10, 10))
+		body := &hooked{Reader: strings.NewReader(`{"limit":"other","key":"u"}`), do: func() { a.h.SetAccess(next) }}
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/take", body)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+someToken)
+		w := httptest.NewRecorder()
+		if a.h.ServeHTTP(w, r); w.Code != 403 {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+}
+
+// What goes on for long ends when its token is no longer good, and only then.
+func TestStreamsEndWithTheirToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := 0
+		page := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			begun++
+			<-r.Context().Done()
+		})
+		all := tokensFor(t)
+		a := newAPI(t, Config{Dashboard: page, Access: Access{Tokens: all}})
+		open := func(token string) (ended chan struct{}) {
+			ended = make(chan struct{})
+			ctx, cancel := context.WithCancel(t.Context())
+			t.Cleanup(cancel)
+			r := httptest.NewRequestWithContext(ctx, "GET", "/v1/dashboard/stream", nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			go func() {
+				defer close(ended)
+				a.h.ServeHTTP(httptest.NewRecorder(), r)
+			}()
+			synctest.Wait()
+			return ended
+		}
+		over := func(c chan struct{}) bool {
+			synctest.Wait()
+			select {
+			case <-c:
+				return true
+			default:
+				return false
+			}
+		}
+		dash, ops := open(readToken), open(adminToken)
+		if begun != 2 || over(dash) || over(ops) {
+			t.Fatal("they do not go on")
+		}
+		a.h.SetAccess(Access{Tokens: all})
+		if over(dash) || over(ops) {
+			t.Error("ended though the tokens are the same")
+		}
+		later, err := NewTokens(all.all[0], all.all[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.h.SetAccess(Access{Tokens: later})
+		if !over(dash) || over(ops) {
+			t.Errorf("without its token: ended %v; with it: %v", over(dash), over(ops))
+		}
+		a.h.SetAccess(Access{})
+		if over(ops) {
+			t.Error("ended though everybody may read")
+		}
+	})
+}
+
+func TestAScopedTokenHearsOfItsLimitsOnly(t *testing.T) {
+	a := newAPI(t, Config{Access: Access{Tokens: tokensFor(t)}}, perMinute("api", 10, 10), perMinute("secret", 10, 10))
+	for _, path := range []string{"/v1/take", "/v1/acquire", "/v1/batch"} {
+		body := `{"limit":"login-x","key":"u"}`
+		if path == "/v1/batch" {
+			body = `{"takes":[` + body + `]}`
+		}
+		for token, others := range map[string]bool{someToken: false, takeToken: true} {
+			w := a.call("POST", path, body, "Authorization", "Bearer "+token)
+			if got := w.Body.String(); !strings.Contains(got, "unknown-limit") || !strings.Contains(got, "knows api") || strings.Contains(got, "secret") != others {
+				t.Errorf("%s: %d %s", path, w.Code, got)
+			}
+		}
+	}
 }

@@ -160,7 +160,7 @@ func (h *Handler) limiterOf(ctx context.Context, t *take) (*jatah.Limiter, *prob
 	}
 	l, ok := h.node.Lookup(string(t.limit))
 	if !ok {
-		return nil, h.unknownLimit(string(t.limit))
+		return nil, h.unknownTo(ctx, string(t.limit))
 	}
 	if t.route != nil {
 		t.cost = l.Cost(string(t.route))

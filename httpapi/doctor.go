@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/jatah-io/jatah"
@@ -32,14 +33,54 @@ func (h *Handler) doctor(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, p)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), doctorTime)
-	defer cancel()
-	d, err := h.node.Doctor(ctx)
-	if err != nil {
-		writeProblem(w, h.problemOf(err, ""))
+	e := h.visits.join(r.Context(), h.node.Doctor)
+	if e == nil {
+		return // nobody waits for the answer
+	}
+	if e.err != nil {
+		writeProblem(w, h.problemOf(e.err, ""))
 		return
 	}
-	writeJSON(w, doctorOf(&d))
+	writeJSON(w, doctorOf(&e.found))
+}
+
+// visits shares a round of all members among those who ask for one while it is under way: however many ask, each member is asked by one at a time,
+// and does not refuse the others for it. The zero value is ready.
+type visits struct {
+	mu  sync.Mutex
+	now *visit // nil: none is under way
+}
+
+type visit struct {
+	done  chan struct{}
+	found jatah.Diagnosis // set when done is closed, as is err
+	err   error
+}
+
+// join waits for the round that is under way, or makes one. Nil: ctx has ended before.
+func (v *visits) join(ctx context.Context, look func(context.Context) (jatah.Diagnosis, error)) *visit {
+	v.mu.Lock()
+	e := v.now
+	if e == nil {
+		e = &visit{done: make(chan struct{})}
+		v.now = e
+		go func() { // for all who ask, so it does not end with one of them
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doctorTime)
+			defer cancel()
+			e.found, e.err = look(ctx)
+			v.mu.Lock()
+			v.now = nil
+			v.mu.Unlock()
+			close(e.done)
+		}()
+	}
+	v.mu.Unlock()
+	select {
+	case <-e.done:
+		return e
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 func doctorOf(d *jatah.Diagnosis) doctorBody {

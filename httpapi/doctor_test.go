@@ -1,10 +1,15 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/jatah-io/jatah"
 )
@@ -41,4 +46,37 @@ func TestFindingsOverHTTP(t *testing.T) {
 	if err != nil || string(got) != want {
 		t.Errorf("%s\nwant %s (%v)", got, want, err)
 	}
+}
+
+func TestThoseWhoAskAtOnceShareARound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v visits
+		var rounds atomic.Int32
+		look := func(ctx context.Context) (jatah.Diagnosis, error) {
+			rounds.Add(1)
+			time.Sleep(time.Second)
+			return jatah.Diagnosis{Node: "n1"}, ctx.Err()
+		}
+		first, leave := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if e := v.join(first, look); e != nil {
+				t.Errorf("%+v for who has left", e)
+			}
+		})
+		synctest.Wait()
+		for range 40 {
+			wg.Go(func() {
+				if e := v.join(t.Context(), look); e == nil || e.err != nil || e.found.Node != "n1" {
+					t.Errorf("%+v", e)
+				}
+			})
+		}
+		synctest.Wait()
+		leave()
+		wg.Wait()
+		if e := v.join(t.Context(), look); e == nil || e.err != nil || rounds.Load() != 2 {
+			t.Errorf("%+v after %d rounds", e, rounds.Load())
+		}
+	})
 }

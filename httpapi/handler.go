@@ -78,6 +78,7 @@ type Handler struct {
 	take    http.HandlerFunc
 	strange occasion // of peers that ask by forward auth and are not trusted
 	gate    gatekeeper
+	visits  visits
 }
 
 // scratch is the memory of one request, reused by others once it was answered.
@@ -204,7 +205,7 @@ func (h *Handler) routes() []route {
 		all = append(all,
 			route{"GET", "/{$}", open, page.ServeHTTP},
 			route{"GET", "/dashboard/{file...}", open, page.ServeHTTP}, // what the page is made of
-			route{"GET", "/v1/dashboard/{data...}", RoleRead, page.ServeHTTP})
+			route{"GET", "/v1/dashboard/{data...}", RoleRead, h.watched(RoleRead, page.ServeHTTP)})
 	}
 	return all
 }

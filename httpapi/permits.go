@@ -88,7 +88,7 @@ func (h *Handler) readPermit(r *http.Request, s *scratch, ttl bool) (b permitBod
 	}
 	l, ok := h.node.Lookup(string(b.limit))
 	if !ok {
-		return b, nil, h.unknownLimit(string(b.limit))
+		return b, nil, h.unknownTo(r.Context(), string(b.limit))
 	}
 	return b, l, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,8 +83,23 @@ func (h *Handler) problemOf(err error, limit string) *problem {
 	return undecided("The request could not be decided: %v.", err)
 }
 
-func (h *Handler) unknownLimit(name string) *problem {
-	limits := h.node.Limits()
+// unknownTo is unknownLimit for who may know of the limits of its token only.
+func (h *Handler) unknownTo(ctx context.Context, name string) *problem {
+	token := scopeOf(ctx)
+	if token == nil {
+		return h.unknownLimit(name)
+	}
+	limits := slices.DeleteFunc(h.node.Limits(), func(l jatah.Limit) bool { return !token.covers(l.Name) })
+	p := unknownAmong(name, limits)
+	if len(limits) == 0 {
+		p.detail = fmt.Sprintf("No limit is named %s, nor is there another one that this token is for.", quote(name))
+	}
+	return p
+}
+
+func (h *Handler) unknownLimit(name string) *problem { return unknownAmong(name, h.node.Limits()) }
+
+func unknownAmong(name string, limits []jatah.Limit) *problem {
 	var known strings.Builder
 	for i, l := range limits {
 		if i == knownLimits {

@@ -41,9 +41,10 @@ type reloader struct {
 	watch    *watch.Watcher // nil: the system tells of nothing
 	unwarned bool           // nobody was told yet that a directory cannot be watched
 	hangup   <-chan os.Signal
-	last     *config.Sources // read last, whether taken or refused
-	started  config.Config   // as the node was started: some fields of it count until it ends
-	current  config.Config   // taken last
+	last     *config.Sources     // read last, whether taken or refused
+	started  config.Config       // as the node was started: some fields of it count until it ends
+	current  config.Config       // taken last
+	taken    func(config.Config) // is told of each that is taken; nil: nobody is
 	counters *reloadCounters
 }
 
@@ -238,6 +239,9 @@ func (r *reloader) apply(s *config.Sources) error {
 		return s.Blame(err)
 	}
 	r.current = next
+	if r.taken != nil {
+		r.taken(next)
+	}
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -101,16 +102,24 @@ func serve(ctx context.Context, c console, args []string) error {
 	return runUntilTogether(ctx, sources, cfg, log)
 }
 
-// runUntilTogether is runNode, again when the node began apart from an older cluster that it has met: now it knows where to find it.
+// runUntilTogether is runNode, again when the node began apart from an older cluster that it has met: now it knows where to find it. It goes on with the
+// configuration that counted last: that of the start may have tokens, secrets and certificates that were replaced since.
 func runUntilTogether(ctx context.Context, sources *config.Sources, cfg config.Config, log *slog.Logger) error {
+	var last atomic.Pointer[config.Config]
+	var met []string
 	for {
-		err := runNode(ctx, sources, cfg, log)
+		err := runNode(ctx, sources, cfg, met, &last, log)
 		var apart *jatah.ApartError
 		if !errors.As(err, &apart) || ctx.Err() != nil {
 			return err
 		}
 		log.Warn("starting again, to join the cluster that was there before", "member", apart.Node, "address", apart.Addr)
-		cfg.Node.Join = append(slices.Clone(cfg.Node.Join), apart.Addr)
+		if taken := last.Load(); taken != nil {
+			cfg = *taken
+		}
+		if !slices.Contains(met, apart.Addr) {
+			met = append(met, apart.Addr)
+		}
 		time.Sleep(againTime)
 	}
 }
@@ -129,11 +138,12 @@ func newLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, erro
 	return nil, fmt.Errorf("--log-format %q is neither text nor json", format)
 }
 
-// runNode serves until ctx ends or serving fails.
-func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, log *slog.Logger) error {
+// runNode serves until ctx ends or serving fails. met are seeds beside those of cfg. What it takes over from changed files is left in last.
+func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, met []string, last *atomic.Pointer[config.Config], log *slog.Logger) error {
 	hangup := hangups(sources)
 	defer signal.Stop(hangup)
 	started := cfg
+	cfg.Node.Join = slices.Concat(cfg.Node.Join, met)
 	bare, err := net.Listen("tcp", cfg.HTTP)
 	if err != nil {
 		return bindError(err, cfg.HTTP, "--http, JATAH_HTTP or http in the file")
@@ -163,6 +173,7 @@ func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, lo
 	}
 	limitMemory(cfg.Node.MaxMemory, log)
 	reload := newReloader(node, sources, started, log)
+	reload.taken = func(next config.Config) { last.Store(&next) }
 	var api *httpapi.Handler
 	ofEdge := metrics.NewEdgeCollector(func() *edge.Edge { return api.Edge() }) // scraped through api only
 	collectors := []prometheus.Collector{reload.counters, ofEdge, newAccessMetrics(ln, func() *httpapi.Handler { return api })}
