@@ -126,7 +126,7 @@ func TestDoctorLooksAtAFile(t *testing.T) {
 		if c.name == "mistakes" {
 			most = 4
 		}
-		if code != c.code || !strings.Contains(out, c.want) || findings > most || err != "" || !strings.Contains(out, "No node answers") {
+		if code != c.code || !strings.Contains(out, c.want) || findings > most || err != "" || c.name != "mistakes" && !strings.Contains(out, "No node answers") { // with mistakes the usual address is asked, where anybody may be
 			t.Errorf("%s: code %d, want %d and %q:\n%s%s", c.name, code, c.code, c.want, out, err)
 		}
 	}
