@@ -421,6 +421,10 @@ func (e *Engine) tickHandOff(now int64) {
 				e.undelivered = append(e.undelivered, h.msg)
 			}
 			e.stats.handOffsLost.Add(1)
+			if e.leaving && e.nobodyElse() {
+				e.log.Info("hand-off was not acknowledged: all other members have gone as well; what was used is kept where there is a state_dir", "to", h.to.name)
+				continue
+			}
 			e.log.Warn("hand-off was not acknowledged; the new owner of these keys starts them from what it knows", "to", h.to.name)
 			continue
 		}
@@ -431,6 +435,16 @@ func (e *Engine) tickHandOff(now int64) {
 		}
 	}
 	e.handing = keep
+}
+
+// nobodyElse says that no other member is alive.
+func (e *Engine) nobodyElse() bool {
+	for _, p := range e.peers {
+		if p.present && p != e.self {
+			return false
+		}
+	}
+	return true
 }
 
 func (e *Engine) handedOver(ids []uint64) {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/jatah-io/jatah/cmd/node/internal/config"
 )
@@ -77,6 +78,9 @@ func doctor(ctx context.Context, c console, args []string) error {
 	if cfg != nil && !given {
 		if addr := localAddress(cfg.HTTP); addr != "" {
 			node.base = "http://" + addr
+			if cfg.TLS != nil {
+				node.base = "https://" + addr
+			}
 		}
 	}
 	v.Addr = node.base
@@ -84,12 +88,29 @@ func doctor(ctx context.Context, c console, args []string) error {
 		if *path == "" || given {
 			return cannotRun{err}
 		}
+		if listens(ctx, node.base) {
+			v.Findings = append(v.Findings, problemOf("members", "Mend that, or name by --addr who is to be asked.", "Who listens at %s did not say how the cluster is: %v.", node.base, err))
+			return v.tell(c.out, *raw)
+		}
 		v.Findings = append(v.Findings, noteOf("members", "Start it, and ask again.", "No node answers at %s, so only the file and this machine were looked at.", node.base))
 		if cfg != nil {
 			v.Findings = append(v.Findings, machineFindings(ctx, cfg)...)
 		}
 	}
 	return v.tell(c.out, *raw)
+}
+
+// listens says whether anybody does at the address of a URL.
+func listens(ctx context.Context, base string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, addr, _ := strings.Cut(base, "://")
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
 }
 
 // readConfig looks at the file. It returns nil for one that has mistakes, which are findings.
@@ -120,7 +141,7 @@ func (v *visit) ask(ctx context.Context, node *api) error {
 		v.Findings = append(v.Findings, problemOf("members", "Wait until /readyz says 200, and ask again.", "The node at %s cannot be asked yet, or no more: %v.", node.base, err))
 		return nil
 	case status == http.StatusNotFound:
-		return fmt.Errorf("the node at %s is of a version without a doctor: update it", node.base)
+		return fmt.Errorf("the node at %s is of a version without a doctor: update it; or what answers there is no node", node.base)
 	case err != nil:
 		return err
 	}
@@ -160,9 +181,9 @@ func (v *visit) print(w io.Writer, problems int) {
 		fmt.Fprintf(w, "looked at %s and this machine\n", v.Config)
 	}
 	if v.Node != "" {
-		fmt.Fprintf(w, "asked %s at %s; %d of %d nodes answered", v.Node, v.Addr, len(v.Answered), len(v.Answered)+len(v.Missing))
+		fmt.Fprintf(w, "asked %s at %s; %d of %d nodes answered", printable(v.Node), v.Addr, len(v.Answered), len(v.Answered)+len(v.Missing))
 		if len(v.Missing) > 0 {
-			fmt.Fprintf(w, ", not %s", strings.Join(v.Missing, ", "))
+			fmt.Fprintf(w, ", not %s", printable(strings.Join(v.Missing, ", ")))
 		}
 		fmt.Fprintln(w)
 	}

@@ -123,7 +123,7 @@ func TestARollingRestartForgetsNothing(t *testing.T) {
 		if took > 10*time.Second {
 			t.Errorf("%s took %v to end, longer than 10 s", m.name, took)
 		}
-		if text := m.server().text(); strings.Contains(text, "without handing everything off") {
+		if text := m.server().text(); strings.Contains(text, "without all that was used") {
 			t.Errorf("%s did not hand everything off:\n%s", m.name, text)
 		}
 		r.launch(i, 1)

@@ -212,25 +212,27 @@ func rotateKey(ctx context.Context, w io.Writer, f keyFlags) error {
 	}
 	lines := slices.Clone(s.lines)
 	fps := s.fingerprints()
+	var step string // told when it is done
 	switch {
 	case len(s.secrets) == 1:
 		added := newSecret()
 		secret, _ := base64.StdEncoding.DecodeString(added) // it was made a moment ago
 		lines = append(lines, added+" "+markNew+"\n")
-		fmt.Fprintf(w, "step 1 of 3: %s is accepted besides %s.\n", jatah.Fingerprint(secret), fps[0])
+		step = fmt.Sprintf("step 1 of 3: %s is accepted besides %s.\n", jatah.Fingerprint(secret), fps[0])
 	case strings.Contains(s.lines[s.at[1]], markNew):
 		first, second := s.at[0], s.at[1]
-		lines[first], lines[second] = strings.Replace(lines[second], " "+markNew, "", 1), strings.TrimRight(lines[first], "\n")+" "+markOld+"\n"
-		fmt.Fprintf(w, "step 2 of 3: %s is used, %s still accepted.\n", fps[1], fps[0])
+		lines[first], lines[second] = strings.Replace(lines[second], " "+markNew, "", 1), strings.TrimRight(lines[first], "\r\n")+" "+markOld+"\n"
+		step = fmt.Sprintf("step 2 of 3: %s is used, %s still accepted.\n", fps[1], fps[0])
 	case strings.Contains(s.lines[s.at[1]], markOld):
 		lines = slices.Delete(lines, s.at[1], s.at[1]+1)
-		fmt.Fprintf(w, "step 3 of 3: %s is gone, %s alone is used and accepted.\n", fps[1], fps[0])
+		step = fmt.Sprintf("step 3 of 3: %s is gone, %s alone is used and accepted.\n", fps[1], fps[0])
 	default:
 		return fmt.Errorf("%s has two secrets and no mark which of them is new: write %q behind the second one if it is to come first, or %q if it is to go", f.file, markNew, markOld)
 	}
 	if err := s.write(lines); err != nil {
 		return err
 	}
+	fmt.Fprint(w, step)
 	next := "run `jatah key rotate` there again for the next step"
 	if len(s.secrets) == 2 && strings.Contains(s.lines[s.at[1]], markOld) {
 		next = "the change is complete"

@@ -136,6 +136,40 @@ func TestKeyRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
+// A step is told when it is made, and not when it could not be written.
+func TestKeyTellsStepsThatWereMade(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "f")
+	a := newSecret()
+	if err := os.WriteFile(path, []byte("# ours\r\n"+a+"\r\n"), 0o600); err != nil { // as from Windows
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if code, out, err := runCommand(nil, "key", "rotate", "--file", path); code != 0 || !strings.HasPrefix(out, fmt.Sprintf("step %d of 3", i+1)) {
+			t.Fatalf("step %d: code %d, %s%s", i+1, code, out, err)
+		}
+		if data, err := os.ReadFile(path); err != nil || i > 0 && strings.Count(string(data), "\r") > 1 || !strings.HasPrefix(string(data), "# ours") {
+			t.Errorf("after step %d: %q, %v", i+1, data, err)
+		}
+	}
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(dir, 0o700)
+	if f, err := os.Create(filepath.Join(dir, "x")); err == nil {
+		f.Close()
+		t.Skip("this user may write everywhere")
+	}
+	before, _ := os.ReadFile(path)
+	code, out, err := runCommand(nil, "key", "rotate", "--file", path)
+	if after, _ := os.ReadFile(path); code != exitFailed || out != "" || !strings.Contains(err, "permission denied") || string(after) != string(before) {
+		t.Errorf("code %d, %q %q", code, out, err)
+	}
+}
+
 // Three processes change their secret while they decide. No step is made before all members have the last one.
 func TestRunningNodesChangeTheirSecret(t *testing.T) {
 	needProcesses(t)

@@ -42,6 +42,8 @@ type reloader struct {
 	unwarned bool           // nobody was told yet that a directory cannot be watched
 	hangup   <-chan os.Signal
 	last     *config.Sources     // read last, whether taken or refused
+	blind    bool                // the files could not be read when they were last looked at, for want of file descriptors or the like
+	owed     bool                // a hangup was not obeyed for that
 	started  config.Config       // as the node was started: some fields of it count until it ends
 	current  config.Config       // taken last
 	taken    func(config.Config) // is told of each that is taken; nil: nobody is
@@ -107,7 +109,7 @@ func (r *reloader) run(ctx context.Context, changed <-chan struct{}, poll time.D
 		case <-ctx.Done():
 			return
 		case <-r.hangup:
-			r.reload("SIGHUP", r.readAtOnce())
+			r.obey()
 			continue
 		case <-changed:
 			if !r.pause(ctx) {
@@ -122,13 +124,19 @@ func (r *reloader) run(ctx context.Context, changed <-chan struct{}, poll time.D
 // settle waits until the files stay the same, and takes them if they are others than before.
 func (r *reloader) settle(ctx context.Context) {
 	s := r.read()
+	if r.sees(s) && r.owed {
+		r.obey()
+		return
+	}
 	for i := 0; !same(s, r.last); i++ {
-		if !r.pause(ctx) {
+		if !r.sees(s) || !r.pause(ctx) {
 			return
 		}
 		again := r.read()
 		if (same(again, s) || i >= restlessness) && !same(again, r.last) { // a hangup may have taken them
-			r.reload("the files changed", again)
+			if r.sees(again) {
+				r.reload("the files changed", again)
+			}
 			return
 		}
 		s = again
@@ -143,10 +151,31 @@ func (r *reloader) pause(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	case <-r.hangup:
-		r.reload("SIGHUP", r.readAtOnce())
+		r.obey()
 	case <-t.C:
 	}
 	return true
+}
+
+// obey makes the files count that a hangup is about, as soon as they can be read.
+func (r *reloader) obey() {
+	s := r.readAtOnce()
+	if r.owed = !r.sees(s); !r.owed {
+		r.reload("SIGHUP", s)
+	}
+}
+
+// sees says whether a reading shows the files as they are. One that failed for want of something else is no reason to refuse them.
+func (r *reloader) sees(s *config.Sources) bool {
+	err := s.Starved()
+	switch was := r.blind; {
+	case err != nil && !was:
+		r.log.Warn("the configuration cannot be looked at for now: what counts stays, and it is tried again", "every", pollTime, "error", err)
+	case err == nil && was:
+		r.log.Info("the configuration can be looked at again")
+	}
+	r.blind = err != nil
+	return err == nil
 }
 
 func same(a, b *config.Sources) bool { return a.Fingerprint() == b.Fingerprint() }

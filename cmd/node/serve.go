@@ -287,7 +287,7 @@ func stop(node *jatah.Node, g *gate, srv *http.Server, log *slog.Logger) error {
 	if err := node.Shutdown(leave); err != nil {
 		// The members will notice that it is gone, and nothing is admitted
 		// twice for it; the service manager asked for an orderly end and got one.
-		log.Warn("left without handing everything off", "error", err)
+		log.Warn("stopped without all that was used being handed over or written down", "error", err)
 	}
 	log.Info("stopped")
 	return nil

@@ -57,16 +57,31 @@ func newLab(t testing.TB) *lab {
 	return l
 }
 
-// serve lets a host answer until the test ends or stop is called, which cuts its connections off.
+// serve lets a host answer until the test ends or stop is called, which cuts its connections off. The end of the test waits for handlers that still run, as
+// those do whose clients have gone: in a bubble nothing may be left asleep.
 func (l *lab) serve(host string, h http.Handler) (stop func()) {
 	ln := &listener{addr: host, conns: make(chan net.Conn), done: make(chan struct{})}
 	l.mu.Lock()
 	l.hosts[host+":80"] = ln
 	l.mu.Unlock()
+	var serving, conns sync.WaitGroup
 	srv := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
-	go srv.Serve(ln)
+	srv.ConnState = func(_ net.Conn, s http.ConnState) {
+		switch s {
+		case http.StateNew:
+			conns.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			conns.Done()
+		}
+	}
+	serving.Go(func() { srv.Serve(ln) })
 	stop = func() { srv.Close() }
-	l.t.Cleanup(stop)
+	l.t.Cleanup(func() {
+		stop()
+		serving.Wait()
+		stop() // of what was accepted meanwhile
+		conns.Wait()
+	})
 	return stop
 }
 

@@ -19,7 +19,7 @@ var refusals = []struct {
 	{name: "a misspelt field", file: "htp: 127.0.0.1:8080\n",
 		want: []string{`f.yaml:1:1: htp: "htp" is not a top-level field: did you mean "http"?`}},
 	{name: "a field of nothing", file: "http: 127.0.0.1:8080\ncolour: red\n",
-		want: []string{`f.yaml:2:1: colour: "colour" is not a top-level field; there are http, node, state_dir, limits_dir, log_refusals, tokens_file, insecure_admin, max_connections, max_connections_per_address, max_keys, max_memory, overflow, cluster, tls, limits`}},
+		want: []string{`f.yaml:2:1: colour: "colour" is not a top-level field; there are http, node, state_dir, limits_dir, log_refusals, max_keys, max_memory, overflow, tokens_file, insecure_admin, max_connections, max_connections_per_address, cluster, tls, limits`}},
 	{name: "a field in the wrong section", file: "bind: 127.0.0.1:7946\ncluster:\n  http: 127.0.0.1:8080\n",
 		want: []string{`f.yaml:1:1: bind: "bind" is not a top-level field: it belongs under cluster`,
 			`f.yaml:3:3: cluster.http: "http" is not a field of cluster: it belongs at the top level`}},

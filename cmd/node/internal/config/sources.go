@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 const limitsDirPath = "limits_dir"
@@ -41,7 +42,8 @@ type Sources struct {
 	// extras are the files with certificates and tokens, by their names.
 	extras map[string]extra
 	// unread are the mistakes of the directory itself.
-	unread Problems
+	unread  Problems
+	lacking error // what kept some of it from being read is not about the files; nil: nothing did
 
 	limitAt map[string]place // as Config found them
 	fieldAt map[string]place // the same of fields
@@ -151,7 +153,7 @@ func (s *Sources) readExtras() {
 // readDir reads the directory as a config map is mounted: limits.yaml is a link to ..data/limits.yaml, and ..data to a hidden folder that has a
 // new name each time. So links are followed, hidden names are not read, and a file that has two names is read once.
 func (s *Sources) readDir() {
-	s.limits, s.entries, s.unread = nil, nil, nil
+	s.limits, s.entries, s.unread, s.lacking = nil, nil, nil, nil
 	if s.dir == "" {
 		return
 	}
@@ -222,6 +224,9 @@ func sameAsOne(seen []os.FileInfo, info os.FileInfo) bool {
 }
 
 func (s *Sources) cannotRead(source string, at place, field string, err error, remedy string) {
+	if lacks(err) {
+		s.lacking = err
+	}
 	var p *fs.PathError
 	text := err.Error()
 	if errors.As(err, &p) {
@@ -307,6 +312,23 @@ func (s *Sources) Fingerprint() [sha256.Size]byte {
 		}
 	}
 	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// Starved says that files could not be read for want of something that this process or its machine has no more of, such as file descriptors. Nothing is
+// known of the files then, neither that they have changed nor that they are wrong. Nil: what is there was read.
+func (s *Sources) Starved() error {
+	errs := []error{s.mainErr, s.secretErr, s.lacking}
+	for _, name := range slices.Sorted(maps.Keys(s.extras)) {
+		errs = append(errs, s.extras[name].err)
+	}
+	if i := slices.IndexFunc(errs, lacks); i >= 0 {
+		return errs[i]
+	}
+	return nil
+}
+
+func lacks(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
 // Paths are the files and the directory whose content counts, also where they do not exist now. None: nothing can change.
