@@ -18,9 +18,6 @@ import (
 // errFindings makes doctor end with exitFailed; what there is to say has been said.
 var errFindings = errors.New("problems were found")
 
-// ownNode is what is asked where nothing says another address.
-const ownNode = "http://127.0.0.1:8080"
-
 // cannotRun makes doctor end with exitUsage: nothing is known.
 type cannotRun struct{ error }
 
@@ -65,7 +62,7 @@ func doctor(ctx context.Context, c console, args []string) error {
 	}
 	given := false
 	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "addr" })
-	given = given || node.base != ownNode
+	given = given || node.base != defaultAddr
 	v := visit{Config: *path, Answered: []string{}, Missing: []string{}, Findings: []finding{}}
 	var cfg *config.Config
 	if *path != "" {
@@ -77,13 +74,20 @@ func doctor(ctx context.Context, c console, args []string) error {
 	if cfg != nil && !given {
 		if addr := localAddress(cfg.HTTP); addr != "" {
 			node.base = "http://" + addr
+			if cfg.TLS != nil {
+				node.base = "https://" + addr
+			}
 		}
 	}
 	v.Addr = node.base
-	if err := v.ask(ctx, &node); err != nil {
-		if *path == "" || given {
-			return cannotRun{err}
-		}
+	var there answered
+	switch err := v.ask(ctx, &node); {
+	case err == nil:
+	case *path == "" || given:
+		return cannotRun{err}
+	case errors.As(err, &there): // so its ports are in use, as they should be
+		v.Findings = append(v.Findings, problemOf("members", "Say it by --token-file, --ca, --cert and --key, or --addr, and ask again.", "The node at %s is there and did not say how it is: %v.", node.base, err))
+	default:
 		v.Findings = append(v.Findings, noteOf("members", "Start it, and ask again.", "No node answers at %s, so only the file and this machine were looked at.", node.base))
 		if cfg != nil {
 			v.Findings = append(v.Findings, machineFindings(ctx, cfg)...)
@@ -120,13 +124,15 @@ func (v *visit) ask(ctx context.Context, node *api) error {
 		v.Findings = append(v.Findings, problemOf("members", "Wait until /readyz says 200, and ask again.", "The node at %s cannot be asked yet, or no more: %v.", node.base, err))
 		return nil
 	case status == http.StatusNotFound:
-		return fmt.Errorf("the node at %s is of a version without a doctor: update it", node.base)
+		return answered{fmt.Errorf("the node at %s is of a version without a doctor: update it", node.base)}
+	case err != nil && status != 0:
+		return answered{err}
 	case err != nil:
 		return err
 	}
 	var said visit
 	if err := json.Unmarshal(answer, &said); err != nil || said.Node == "" {
-		return fmt.Errorf("the answer of %s is no diagnosis", node.base)
+		return answered{fmt.Errorf("the answer of %s is no diagnosis", node.base)}
 	}
 	v.Node, v.Answered, v.Missing = said.Node, append(v.Answered, said.Answered...), append(v.Missing, said.Missing...)
 	v.Findings = append(v.Findings, said.Findings...)
