@@ -103,15 +103,20 @@ func serve(ctx context.Context, c console, args []string) error {
 
 // runUntilTogether is runNode, again when the node began apart from an older cluster that it has met: now it knows where to find it.
 func runUntilTogether(ctx context.Context, sources *config.Sources, cfg config.Config, log *slog.Logger) error {
+	var met []string
 	for {
-		err := runNode(ctx, sources, cfg, log)
+		err := runNode(ctx, sources, cfg, met, log)
 		var apart *jatah.ApartError
 		if !errors.As(err, &apart) || ctx.Err() != nil {
 			return err
 		}
 		log.Warn("starting again, to join the cluster that was there before", "member", apart.Node, "address", apart.Addr)
-		cfg.Node.Join = append(slices.Clone(cfg.Node.Join), apart.Addr)
-		time.Sleep(againTime)
+		met = append(met, apart.Addr)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(againTime):
+		}
 	}
 }
 
@@ -129,11 +134,13 @@ func newLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, erro
 	return nil, fmt.Errorf("--log-format %q is neither text nor json", format)
 }
 
-// runNode serves until ctx ends or serving fails.
-func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, log *slog.Logger) error {
+// runNode serves until ctx ends or serving fails. The node joins those that it has met before, too; they are no part of what it was told, with which a
+// reload compares.
+func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, met []string, log *slog.Logger) error {
 	hangup := hangups(sources)
 	defer signal.Stop(hangup)
 	started := cfg
+	cfg.Node.Join = slices.Concat(cfg.Node.Join, met)
 	bare, err := net.Listen("tcp", cfg.HTTP)
 	if err != nil {
 		return bindError(err, cfg.HTTP, "--http, JATAH_HTTP or http in the file")
