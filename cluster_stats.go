@@ -22,7 +22,8 @@ type NodeStats struct {
 	K       int     // members among whom it divides limits; nodes that differ in it do not agree yet
 	Weight  float64 // its part of every limit
 	Omitted int     // limits that did not fit into its answer, of those that were used least
-	Stats   Stats   // without StateWrites, StateFailures and Dropped, which are that node's own business
+	// Stats are without what is that node's own business: Memory, Ticks, StateWrites, StateFailures, Dropped, Near of limits, Fine of histograms.
+	Stats Stats
 }
 
 // ClusterStats asks every member for its counters. It returns when all have answered or ctx has ended, at the latest after 2 s if ctx has no

@@ -94,7 +94,9 @@ func (w *ward) checkViews() {
 			}
 		}
 		if len(blind) > 0 {
-			w.problem("views", append(blind, name), fmt.Sprintf("%s does not count as a member with %s, though others see it.", name, list(blind)),
+			both := append(slices.Clone(blind), name)
+			slices.Sort(both)
+			w.problem("views", both, fmt.Sprintf("%s does not count as a member with %s, though others see it.", name, list(blind)),
 				"After a start or a mended network it passes within seconds. If it stays, open TCP and UDP between them, and see their logs.")
 		}
 	}

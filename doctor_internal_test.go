@@ -68,6 +68,9 @@ func TestFindingsOfANode(t *testing.T) {
 		if len(got) != 1 || got[0].Check != c.check || got[0].Note != c.note || !strings.Contains(got[0].Problem+" "+got[0].Advice, c.want) || got[0].Advice == "" {
 			t.Errorf("%s: %+v; want %q", c.name, got, c.want)
 		}
+		if len(got) > 0 && !slices.IsSorted(got[0].Nodes) {
+			t.Errorf("%s: the nodes are not sorted: %v", c.name, got[0].Nodes)
+		}
 	}
 }
 

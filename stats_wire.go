@@ -54,7 +54,8 @@ type wireAsk struct {
 
 // gaugesOf are the counters that are one number each.
 func gaugesOf(s *Stats) []*uint64 {
-	return []*uint64{&s.Evictions, &s.Overflows, &s.Debt, &s.Pauses, &s.HandOffsIn, &s.HandOffsOut, &s.HandOffsLost, &s.PacketsIn, &s.PacketsOut, &s.BytesIn, &s.BytesOut}
+	return []*uint64{&s.Evictions, &s.Overflows, &s.Debt, &s.Pauses, &s.HandOffsIn, &s.HandOffsOut, &s.HandOffsLost, &s.PacketsIn, &s.PacketsOut, &s.BytesIn, &s.BytesOut,
+		&s.Ask.Silent, &s.Ask.Canceled, &s.Rejoins, &s.RejoinErrors, &s.LookupErrors}
 }
 
 // levelsOf are those that may fall. They stand before gaugesOf.
@@ -110,16 +111,19 @@ func (r *topReader) statsLimit() (l wireLimit) {
 
 func (r *topReader) ask() (a wireAsk) {
 	r.record(7, func() {
-		a.Sent, a.Resent, a.TimedOut, a.InFlight, a.Sum = r.count64(), r.count64(), r.count64(), r.count64(), r.count64()
+		a.Sent, a.Resent, a.TimedOut, a.InFlight = r.count64(), r.count64(), r.count64(), r.count64()
+		a.Sum = r.upTo(math.MaxInt64) // asks that wait side by side add up to more than any clock shows
 		a.Bounds, a.Counts = r.counters(), r.counters()
 	})
 	return a
 }
 
 // count64 reads a number that is not negative, and not so large that sums overflow.
-func (r *topReader) count64() uint64 {
+func (r *topReader) count64() uint64 { return r.upTo(mostCounted) }
+
+func (r *topReader) upTo(most uint64) uint64 {
 	v := topField(r, r.d.DecodeUint64)
-	if v > mostCounted {
+	if v > most {
 		r.err = fmt.Errorf("a count of %d", v)
 		return 0
 	}

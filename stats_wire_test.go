@@ -18,9 +18,11 @@ func someStats() NodeStats {
 			{Name: "api", Mode: Strict, Decisions: []DecisionCount{{true, SourceLocal, 7}, {false, SourceLocal, 8}, {true, SourceAllow, 9}}, DryRun: 1, Keys: 2, Merged: 3, Permits: 4},
 			{Name: "idle"},
 		},
-		Ask:     AskStats{Sent: 1, Resent: 2, TimedOut: 3, InFlight: 4, Latency: Histogram{Bounds: []time.Duration{10, 20}, Counts: []uint64{5, 6, 7}, Sum: 99, Count: 18}},
+		Ask: AskStats{Sent: 1, Resent: 2, TimedOut: 3, Silent: 27, Canceled: 28, InFlight: 4,
+			Latency: Histogram{Bounds: []time.Duration{10, 20}, Counts: []uint64{5, 6, 7}, Sum: 2000 * 24 * time.Hour, Count: 18}}, // of many that wait at once
 		Members: 3, MembersFailed: 1, Accounts: 11, Active: 12, Ledgers: 13, Buckets: 14, Evictions: 15, Overflows: 16, Debt: 17, Pauses: 18,
 		HandOffsIn: 19, HandOffsOut: 20, HandOffsLost: 21, PacketsIn: 22, PacketsOut: 23, BytesIn: 24, BytesOut: 25, Tick: 26,
+		Rejoins: 29, RejoinErrors: 30, LookupErrors: 31,
 	}}
 }
 

@@ -124,6 +124,9 @@ func (a *api) advise(p *client.Problem) error {
 	return err
 }
 
+// answered is an error of somebody who is there, and whom only something that is missing or wrong here kept from an answer.
+type answered struct{ error }
+
 // unanswered says what may be the reason why there was no answer.
 func (a *api) unanswered(err error) error {
 	var unknown x509.UnknownAuthorityError
@@ -131,15 +134,15 @@ func (a *api) unanswered(err error) error {
 	var record tls.RecordHeaderError
 	switch text := err.Error(); {
 	case errors.As(err, &unknown):
-		return fmt.Errorf("%w; name a file with the authority that signed it by --ca", plain(err))
+		return answered{fmt.Errorf("%w; name a file with the authority that signed it by --ca", plain(err))}
 	case errors.As(err, &name):
-		return fmt.Errorf("%w; ask by a name that the certificate has", plain(err))
+		return answered{fmt.Errorf("%w; ask by a name that the certificate has", plain(err))}
 	case errors.As(err, &record), strings.Contains(text, "server gave HTTP response to HTTPS client"):
-		return fmt.Errorf("%s does not answer by TLS: write http:// in --addr", a.base)
+		return answered{fmt.Errorf("%s does not answer by TLS: write http:// in --addr", a.base)}
 	case strings.Contains(text, "client conn could not be established"): // what net/http makes of it where the node has closed before it was asked
-		return fmt.Errorf("%w; if the node wants a certificate of those who ask (client_ca_file), name one by --cert and --key", plain(err))
+		return answered{fmt.Errorf("%w; if the node wants a certificate of those who ask (client_ca_file), name one by --cert and --key", plain(err))}
 	case strings.Contains(text, "certificate required"), strings.Contains(text, "bad certificate"), strings.Contains(text, "unknown certificate authority"):
-		return fmt.Errorf("%w; the node wants a certificate that its client_ca_file has signed: name it by --cert and --key", plain(err))
+		return answered{fmt.Errorf("%w; the node wants a certificate that its client_ca_file has signed: name it by --cert and --key", plain(err))}
 	}
 	return fmt.Errorf("%w; is the node running, and is --addr right?", plain(err))
 }

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -151,6 +152,33 @@ func TestNodesStartInCompose(t *testing.T) {
 	}
 	if nodes != 3 {
 		t.Errorf("%d nodes", nodes)
+	}
+}
+
+// TestABoundOnMemoryLeavesRoomForAllThatIsNotKeys, by the sum of docs/memory.md, wherever a container has one.
+func TestABoundOnMemoryLeavesRoomForAllThatIsNotKeys(t *testing.T) {
+	number := func(text, form string) (mib int) {
+		t.Helper()
+		if m := regexp.MustCompile(form).FindStringSubmatch(text); m != nil {
+			mib, _ = strconv.Atoi(m[1])
+		}
+		return mib
+	}
+	for path, forms := range map[string][3]string{
+		"compose.yaml":                {`mem_limit: (\d+)m`, `JATAH_MAX_MEMORY: (\d+)MiB`, `GOMEMLIMIT: (\d+)MiB`},
+		"kubernetes/statefulset.yaml": {`limits: {memory: (\d+)Mi}`, `JATAH_MAX_MEMORY, value: (\d+)MiB`, `GOMEMLIMIT, value: (\d+)MiB`},
+		"kubernetes/sidecar.yaml":     {`limits: {memory: (\d+)Mi}`, `JATAH_MAX_MEMORY, value: (\d+)MiB`, `GOMEMLIMIT, value: (\d+)MiB`},
+		"helm/jatah/values.yaml":      {`limits: {memory: (\d+)Mi}`, `(?m)^maxMemory: (\d+)MiB`, `(?m)^goMemLimit: (\d+)MiB`},
+		"jatah.service":               {`MemoryMax=(\d+)M`, `JATAH_MAX_MEMORY=(\d+)MiB`, `GOMEMLIMIT=(\d+)MiB`},
+	} {
+		b, err := os.ReadFile(filepath.Join("../../deploy", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit, keys, collector := number(string(b), forms[0]), number(string(b), forms[1]), number(string(b), forms[2])
+		if keys == 0 || keys*5/4+150 > limit || collector >= limit || collector < limit/5*4 || keys*5/4+64 > collector {
+			t.Errorf("%s: of %d MiB %d for keys, and the collector works from %d on", path, limit, keys, collector)
+		}
 	}
 }
 

@@ -11,16 +11,12 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/jatah-io/jatah/cmd/node/internal/config"
 )
 
 // errFindings makes doctor end with exitFailed; what there is to say has been said.
 var errFindings = errors.New("problems were found")
-
-// ownNode is what is asked where nothing says another address.
-const ownNode = "http://127.0.0.1:8080"
 
 // cannotRun makes doctor end with exitUsage: nothing is known.
 type cannotRun struct{ error }
@@ -66,7 +62,7 @@ func doctor(ctx context.Context, c console, args []string) error {
 	}
 	given := false
 	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "addr" })
-	given = given || node.base != ownNode
+	given = given || node.base != defaultAddr
 	v := visit{Config: *path, Answered: []string{}, Missing: []string{}, Findings: []finding{}}
 	var cfg *config.Config
 	if *path != "" {
@@ -84,33 +80,20 @@ func doctor(ctx context.Context, c console, args []string) error {
 		}
 	}
 	v.Addr = node.base
-	if err := v.ask(ctx, &node); err != nil {
-		if *path == "" || given {
-			return cannotRun{err}
-		}
-		if listens(ctx, node.base) {
-			v.Findings = append(v.Findings, problemOf("members", "Mend that, or name by --addr who is to be asked.", "Who listens at %s did not say how the cluster is: %v.", node.base, err))
-			return v.tell(c.out, *raw)
-		}
+	var there answered
+	switch err := v.ask(ctx, &node); {
+	case err == nil:
+	case *path == "" || given:
+		return cannotRun{err}
+	case errors.As(err, &there): // so its ports are in use, as they should be
+		v.Findings = append(v.Findings, problemOf("members", "Say it by --token-file, --ca, --cert and --key, or --addr, and ask again.", "The node at %s is there and did not say how it is: %v.", node.base, err))
+	default:
 		v.Findings = append(v.Findings, noteOf("members", "Start it, and ask again.", "No node answers at %s, so only the file and this machine were looked at.", node.base))
 		if cfg != nil {
 			v.Findings = append(v.Findings, machineFindings(ctx, cfg)...)
 		}
 	}
 	return v.tell(c.out, *raw)
-}
-
-// listens says whether anybody does at the address of a URL.
-func listens(ctx context.Context, base string) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	_, addr, _ := strings.Cut(base, "://")
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return false
-	}
-	conn.Close()
-	return true
 }
 
 // readConfig looks at the file. It returns nil for one that has mistakes, which are findings.
@@ -141,13 +124,15 @@ func (v *visit) ask(ctx context.Context, node *api) error {
 		v.Findings = append(v.Findings, problemOf("members", "Wait until /readyz says 200, and ask again.", "The node at %s cannot be asked yet, or no more: %v.", node.base, err))
 		return nil
 	case status == http.StatusNotFound:
-		return fmt.Errorf("the node at %s is of a version without a doctor: update it; or what answers there is no node", node.base)
+		return answered{fmt.Errorf("the node at %s is of a version without a doctor: update it; or what answers there is no node", node.base)}
+	case err != nil && status != 0:
+		return answered{err}
 	case err != nil:
 		return err
 	}
 	var said visit
 	if err := json.Unmarshal(answer, &said); err != nil || said.Node == "" {
-		return fmt.Errorf("the answer of %s is no diagnosis", node.base)
+		return answered{fmt.Errorf("the answer of %s is no diagnosis", node.base)}
 	}
 	v.Node, v.Answered, v.Missing = said.Node, append(v.Answered, said.Answered...), append(v.Missing, said.Missing...)
 	v.Findings = append(v.Findings, said.Findings...)

@@ -46,13 +46,15 @@ func secretFindings(sources *config.Sources, cfg *config.Config) (all []finding)
 	if cfg.Node.Bind == "" {
 		return nil
 	}
-	if cfg.Node.Insecure && len(cfg.Node.Secret) == 0 {
+	if cfg.Node.Insecure && len(cfg.Node.Secrets) == 0 {
 		all = append(all, problemOf("secret", "Set cluster.secret_file (make the secret with: openssl rand -base64 32) and remove insecure.",
 			"cluster.insecure is set: who can send packets to %s can join, and read and change what is counted.", cfg.Node.Bind))
 	}
 	path, field := cfg.SecretFile, "cluster.secret_file"
-	if path == "" && sources.InFile("cluster.secret") {
-		path, field = sources.Path(), "cluster.secret"
+	for _, f := range []string{"cluster.secret", "cluster.secrets"} {
+		if path == "" && sources.InFile(f) {
+			path, field = sources.Path(), f
+		}
 	}
 	if path == "" {
 		return all

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"log"
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 func writeText(t *testing.T, path, text string, mode os.FileMode) string {
@@ -99,6 +101,7 @@ func TestDoctorLooksAtAFile(t *testing.T) {
 		{"mistakes", "https: x\nlimits: [{name: api}]\n", exitFailed, "problem (config): "},
 		{"open secret", inCluster("  secret_file: "+open+"\n") + limit, exitFailed, "Every user of this machine can read " + open},
 		{"insecure", inCluster("  insecure: true\n") + limit, exitFailed, "cluster.insecure is set"},
+		{"insecure and encrypted", inCluster("  insecure: true\n  secrets: [MDEyMzQ1Njc4OWFiY2RlZg==]\n") + limit, 0, ""},
 		{"short grace", inCluster("  grace: 5s\n") + limit, exitFailed, "grace is 5s"},
 		{"long ask", inCluster("  ask_timeout: 3s\n") + limit, exitFailed, "ask_timeout is 3s"},
 		{"expect", inCluster("  expect: 1\n") + limit, exitFailed, "join lists 2 addresses and expect is 1"},
@@ -165,6 +168,47 @@ func TestDoctorIsToldNothing(t *testing.T) {
 	}
 	if code, _, err := runCommand(nil, "doctor", "--addr", strings.Replace(secure.URL, "https", "http", 1)); code != exitUsage || !strings.Contains(err, "https://") {
 		t.Errorf("no TLS: code %d, %s", code, err)
+	}
+}
+
+// TestDoctorOfANodeThatWantsMore: it is there, so its ports are in use, and what it wants is the finding.
+func TestDoctorOfANodeThatWantsMore(t *testing.T) {
+	a := newAuthority(t, t.TempDir(), "ca.pem")
+	a.sign("n1", time.Now().Add(time.Hour))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(a.dir, "n1.pem"), filepath.Join(a.dir, "n1-key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const well = `{"node":"n1","answered":["n1"],"missing":[],"findings":[]}`
+	for name, c := range map[string]struct {
+		status  int
+		body    string
+		tls     bool
+		environ []string
+		code    int
+		want    string
+	}{
+		"token":        {401, `{"detail":"This node wants a token."}`, false, nil, exitFailed, "name a file with a token by --token-file"},
+		"authority":    {200, well, true, nil, exitFailed, "by --ca"},
+		"TLS":          {200, well, true, []string{"JATAH_CA=" + filepath.Join(a.dir, "ca.pem")}, 0, "asked n1 at https://127.0.0.1:"},
+		"no diagnosis": {200, `hello`, false, nil, exitFailed, "is no diagnosis"},
+	} {
+		server := httptest.NewUnstartedServer(&answering{status: c.status, body: c.body})
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		text := "http: " + server.Listener.Addr().String() + "\nlimits: [{name: a, rate: 1/s}]\n"
+		if c.tls {
+			server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+			server.StartTLS()
+			text += "tls: {cert_file: n1.pem, key_file: n1-key.pem}\n"
+		} else {
+			server.Start()
+		}
+		path := writeText(t, filepath.Join(a.dir, "jatah.yaml"), text, 0o600)
+		code, out, errOut := runCommand(c.environ, "doctor", "--config", path)
+		if code != c.code || !strings.Contains(out, c.want) || strings.Contains(out, "No node answers") || strings.Contains(out, "listens on") {
+			t.Errorf("%s: code %d, want %d and %q:\n%s%s", name, code, c.code, c.want, out, errOut)
+		}
+		server.Close()
 	}
 }
 

@@ -120,7 +120,11 @@ func runUntilTogether(ctx context.Context, sources *config.Sources, cfg config.C
 		if !slices.Contains(met, apart.Addr) {
 			met = append(met, apart.Addr)
 		}
-		time.Sleep(againTime)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(againTime):
+		}
 	}
 }
 
@@ -138,7 +142,8 @@ func newLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, erro
 	return nil, fmt.Errorf("--log-format %q is neither text nor json", format)
 }
 
-// runNode serves until ctx ends or serving fails. met are seeds beside those of cfg. What it takes over from changed files is left in last.
+// runNode serves until ctx ends or serving fails. met are seeds beside those of cfg: the node joins those that it has met before, too; they are no part of
+// what it was told, with which a reload compares. What it takes over from changed files is left in last.
 func runNode(ctx context.Context, sources *config.Sources, cfg config.Config, met []string, last *atomic.Pointer[config.Config], log *slog.Logger) error {
 	hangup := hangups(sources)
 	defer signal.Stop(hangup)

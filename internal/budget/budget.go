@@ -32,8 +32,8 @@ func (p Part) String() string {
 	return [...]string{"records", "accounts", "ledgers", "standby", "meters", "permits"}[p]
 }
 
-// Budget is the bounds and what of them is used. Make it with New; safe for any number of goroutines; must not be copied. A nil Budget has no bounds and
-// counts nothing.
+// Budget is the bounds and what of them is used. Make it with New; safe for any number of goroutines; must not be copied. What takes and
+// gives back may be asked of a nil Budget, which has no bounds and counts nothing.
 type Budget struct {
 	maxKeys, maxBytes atomic.Int64
 	reserve           int64
@@ -60,10 +60,10 @@ func (b *Budget) SetMaxKeys(n int64) {
 	b.maxKeys.Store(n)
 }
 
-// MaxKeys and MaxBytes are the bounds; math.MaxInt64: none.
+// MaxKeys is the bound on keys; math.MaxInt64: none.
 func (b *Budget) MaxKeys() int64 { return b.maxKeys.Load() }
 
-// MaxBytes is the bound on bytes, with what is kept back.
+// MaxBytes is the bound on bytes, with what is kept back; math.MaxInt64: none.
 func (b *Budget) MaxBytes() int64 { return b.maxBytes.Load() }
 
 // Key takes room for a key; false: there is none. Keys with reserved are beyond the bound, their number is for the caller to bound.
@@ -87,7 +87,11 @@ func (b *Budget) DropKey() {
 }
 
 // DropKeys gives the room of some keys back.
-func (b *Budget) DropKeys(n int) { b.keys.Add(-int64(n)) }
+func (b *Budget) DropKeys(n int) {
+	if b != nil {
+		b.keys.Add(-int64(n))
+	}
+}
 
 // Keys is how many keys have room.
 func (b *Budget) Keys() int64 { return b.keys.Load() }
@@ -121,7 +125,7 @@ func (b *Budget) Add(p Part, n int64) {
 	}
 }
 
-// Bytes is how many bytes are taken, and Part how many of them for a part.
+// Bytes is how many bytes are taken.
 func (b *Budget) Bytes() int64 { return b.bytes.Load() }
 
 // Part is how many bytes are taken for a part.
