@@ -108,6 +108,15 @@ func (t *Table) read(r *record, word uint64, now int64) (key string, p *Params, 
 // Restore makes the entry of a key that held so much a while ago, in nanoseconds, and was not used since; p as for TakeWith,
 // nil for the Params of the table. It says whether it did: not if the key is known, or full by now, or the table is.
 func (t *Table) Restore(key string, p *Params, now int64, left Level, ago int64) bool {
+	return t.restore(key, p, now, left, ago, ordinary)
+}
+
+// RestoreBeyond is Restore of what must not be forgotten: where there is no room it is stored beyond the bounds.
+func (t *Table) RestoreBeyond(key string, p *Params, now int64, left Level, ago int64) bool {
+	return t.restore(key, p, now, left, ago, beyond)
+}
+
+func (t *Table) restore(key string, p *Params, now int64, left Level, ago int64, how claim) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own := p != nil
@@ -119,11 +128,11 @@ func (t *Table) Restore(key string, p *Params, now int64, left Level, ago int64)
 	if missing == 0 {
 		return false
 	}
-	if r, _ := t.keys.Find(key); r != nil || !t.budget.Key(false) {
+	if r, _ := t.keys.Find(key); r != nil || t.closed || !t.budget.Key(how != ordinary) {
 		return false
 	}
 	now = max(now, t.dropped.Load(), 0)
-	if !t.add(key, p, own, min(add(p.clock(now), missing), lastTAT), now, false) {
+	if !t.add(key, p, own, min(add(p.clock(now), missing), lastTAT), now, how) {
 		t.budget.DropKey()
 		return false
 	}

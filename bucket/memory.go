@@ -58,23 +58,37 @@ func (t *MeterTable) weigh(e *keyed) {
 	e.size = size
 }
 
+// claim says what a new key may take of the budget.
+type claim uint8
+
+const (
+	ordinary claim = iota
+	reserved       // also what is kept back, and beyond the bound on keys
+	beyond         // in any case
+)
+
 // TakeReserved is Take for a key that may use what the budget keeps back, as many keys as the caller lets it be. p as in TakeWith, or nil.
 func (t *Table) TakeReserved(key string, p *Params, now, n int64) Result {
-	return t.reserved(opTake, key, p, now, n)
+	return t.claiming(reserved, opTake, key, p, now, n)
 }
 
 // ChargeReserved is Charge as TakeReserved is Take.
 func (t *Table) ChargeReserved(key string, p *Params, now, n int64) Result {
-	return t.reserved(opCharge, key, p, now, n)
+	return t.claiming(reserved, opCharge, key, p, now, n)
 }
 
-func (t *Table) reserved(o op, key string, p *Params, now, n int64) Result {
+// ChargeBeyond is Charge of what must not be forgotten: where there is no room it is stored beyond the bounds.
+func (t *Table) ChargeBeyond(key string, p *Params, now, n int64) Result {
+	return t.claiming(beyond, opCharge, key, p, now, n)
+}
+
+func (t *Table) claiming(how claim, o op, key string, p *Params, now, n int64) Result {
 	r := t.do(o, key, p, now, n)
 	if !r.Overflow {
 		return r
 	}
 	for {
-		if r, ok := t.insert(o, key, p, now, n, true); ok {
+		if r, ok := t.insert(o, key, p, now, n, how); ok {
 			return r
 		}
 		if r = t.do(o, key, p, now, n); !r.Overflow {
@@ -94,8 +108,9 @@ func (t *Table) Close() {
 	}
 }
 
-// Close gives back what the table takes of its budget, and forgets all keys. It must not be used any more.
+// Close gives back what the table takes of its budget, and forgets all keys. It must not be used any more; new keys find no room.
 func (t *MeterTable) Close() {
+	t.closed.Store(true)
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
@@ -114,12 +129,17 @@ func (t *Table) Has(key string) bool {
 
 // TakeReserved is Take for a key that may use what the budget keeps back, as many keys as the caller lets it be. a as in TakeWith, or nil.
 func (t *MeterTable) TakeReserved(key string, a *Algorithm, now, n int64) Result {
-	return t.doIn(opTake, key, a, now, n, true)
+	return t.doIn(opTake, key, a, now, n, reserved)
 }
 
 // ChargeReserved is Charge as TakeReserved is Take.
 func (t *MeterTable) ChargeReserved(key string, a *Algorithm, now, n int64) Result {
-	return t.doIn(opCharge, key, a, now, n, true)
+	return t.doIn(opCharge, key, a, now, n, reserved)
+}
+
+// ChargeBeyond is Charge of what must not be forgotten: where there is no room it is stored beyond the bounds.
+func (t *MeterTable) ChargeBeyond(key string, a *Algorithm, now, n int64) Result {
+	return t.doIn(opCharge, key, a, now, n, beyond)
 }
 
 // Has says that something is stored of a key.

@@ -30,6 +30,7 @@ type MeterTable struct {
 	sweep  atomic.Uint32
 	budget *budget.Budget
 	n      atomic.Int64
+	closed atomic.Bool  // there is no room any more
 	looked atomic.Int64 // when a new key last looked beyond its shard for room
 
 	evictions, swept, overflows atomic.Int64
@@ -132,12 +133,12 @@ func (t *MeterTable) shard(key string) *shard {
 }
 
 func (t *MeterTable) do(o op, key string, own *Algorithm, now, n int64) Result {
-	return t.doIn(o, key, own, now, n, false)
+	return t.doIn(o, key, own, now, n, ordinary)
 }
 
-func (t *MeterTable) doIn(o op, key string, own *Algorithm, now, n int64, reserved bool) Result {
+func (t *MeterTable) doIn(o op, key string, own *Algorithm, now, n int64, how claim) Result {
 	s := t.shard(key)
-	r, full := t.try(s, o, key, own, now, n, reserved)
+	r, full := t.try(s, o, key, own, now, n, how)
 	if !full {
 		return r
 	}
@@ -146,7 +147,7 @@ func (t *MeterTable) doIn(o op, key string, own *Algorithm, now, n int64, reserv
 	if last := t.looked.Load(); now < last || now-last >= int64(time.Millisecond) {
 		t.looked.Store(now)
 		if t.Sweep(now, maxMakeRoom) > 0 {
-			if r, full = t.try(s, o, key, own, now, n, reserved); !full {
+			if r, full = t.try(s, o, key, own, now, n, how); !full {
 				return r
 			}
 		}
@@ -157,7 +158,7 @@ func (t *MeterTable) doIn(o op, key string, own *Algorithm, now, n int64, reserv
 
 // try decides. full says that there is no room for the key; RetryAfter then tells when a key nearby can
 // be forgotten.
-func (t *MeterTable) try(s *shard, o op, key string, own *Algorithm, now, n int64, reserved bool) (r Result, full bool) {
+func (t *MeterTable) try(s *shard, o op, key string, own *Algorithm, now, n int64, how claim) (r Result, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The limit is loaded under the lock: SetAlgorithm stores it before it locks each shard, so it either
@@ -180,8 +181,8 @@ func (t *MeterTable) try(s *shard, o op, key string, own *Algorithm, now, n int6
 		return r, false
 	}
 	size := keyedBytes + len(key) + Size(m)
-	if !t.claim(size, reserved) {
-		if wait, ok := t.makeRoom(s, now, size, reserved); !ok {
+	if !t.claim(size, how) {
+		if wait, ok := t.makeRoom(s, now, size, how); !ok {
 			return Result{RetryAfter: wait}, true
 		}
 	}
@@ -255,11 +256,13 @@ func later(d, late time.Duration) time.Duration {
 	return d + late
 }
 
-func (t *MeterTable) claim(size int, reserved bool) bool {
-	if !t.budget.Key(reserved) {
+func (t *MeterTable) claim(size int, how claim) bool {
+	if t.closed.Load() || !t.budget.Key(how != ordinary) {
 		return false
 	}
-	if !t.budget.Take(budget.Meters, int64(size), reserved) {
+	if how == beyond {
+		t.budget.Add(budget.Meters, int64(size))
+	} else if !t.budget.Take(budget.Meters, int64(size), how == reserved) {
 		t.budget.DropKey()
 		return false
 	}
@@ -268,7 +271,7 @@ func (t *MeterTable) claim(size int, reserved bool) bool {
 }
 
 // makeRoom forgets fresh keys of the shard until there is room, or tells how long some will take.
-func (t *MeterTable) makeRoom(s *shard, now int64, size int, reserved bool) (time.Duration, bool) {
+func (t *MeterTable) makeRoom(s *shard, now int64, size int, how claim) (time.Duration, bool) {
 	wait := Never
 	for range min(evictLook, len(s.list)) {
 		e := s.walk()
@@ -277,7 +280,7 @@ func (t *MeterTable) makeRoom(s *shard, now int64, size int, reserved bool) (tim
 		}
 		if t.drop(s, e, now) {
 			t.evictions.Add(1)
-			if t.claim(size, reserved) {
+			if t.claim(size, how) {
 				return 0, true
 			}
 			continue

@@ -88,10 +88,19 @@ func (s *shard) copies(now int64) []keyed {
 // Restore makes the entry of a key from a meter, which is the table's from then on: of the algorithm own as for TakeWith, or if that is nil of the
 // table's. It says whether it did: not if the key is known, or as new by now, or the table is full.
 func (t *MeterTable) Restore(key string, own *Algorithm, m Meter, now int64) bool {
+	return t.restore(key, own, m, now, ordinary)
+}
+
+// RestoreBeyond is Restore of what must not be forgotten: where there is no room it is stored beyond the bounds.
+func (t *MeterTable) RestoreBeyond(key string, own *Algorithm, m Meter, now int64) bool {
+	return t.restore(key, own, m, now, beyond)
+}
+
+func (t *MeterTable) restore(key string, own *Algorithm, m Meter, now int64, how claim) bool {
 	s := t.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m.Advance(max(now, s.dropped), 1, 0); m.Fresh() || s.keys[key] != nil || !t.claim(keyedBytes+len(key)+Size(m), false) {
+	if m.Advance(max(now, s.dropped), 1, 0); m.Fresh() || s.keys[key] != nil || !t.claim(keyedBytes+len(key)+Size(m), how) {
 		return false
 	}
 	e := &keyed{key: strings.Clone(key), a: own, meter: m, place: len(s.list), size: keyedBytes + len(key) + Size(m), own: own != nil}

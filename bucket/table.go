@@ -226,7 +226,7 @@ func (t *Table) absent(o op, key string, own *Params, now, n int64) (res Result,
 	case crowded:
 		return t.overflow(now), true // a flood of new keys ends here
 	}
-	return t.insert(o, key, own, now, n, false)
+	return t.insert(o, key, own, now, n, ordinary)
 }
 
 // crowded says that there is certainly no room for a new key.
@@ -241,7 +241,7 @@ func (t *Table) overflow(now int64) Result {
 }
 
 // insert makes the record of a new key. ok is false if the caller is to look again.
-func (t *Table) insert(o op, key string, own *Params, now, n int64, reserved bool) (res Result, ok bool) {
+func (t *Table) insert(o op, key string, own *Params, now, n int64, how claim) (res Result, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r, _ := t.keys.Find(key); r != nil {
@@ -253,7 +253,7 @@ func (t *Table) insert(o op, key string, own *Params, now, n int64, reserved boo
 	if t.closed {
 		return t.overflow(now), true
 	}
-	if !t.budget.Key(reserved) && (!t.evict(now, &budget) || !t.budget.Key(reserved)) {
+	if !t.budget.Key(how != ordinary) && (!t.evict(now, &budget) || !t.budget.Key(false)) {
 		return t.overflow(now), true
 	}
 	// The limit is loaded under the lock: SetParams stores it there before it goes through the records, so it either finds this one or is found by it.
@@ -267,7 +267,7 @@ func (t *Table) insert(o op, key string, own *Params, now, n int64, reserved boo
 		t.budget.DropKey()
 		return res, true // the burst was lowered meanwhile
 	}
-	for !t.add(key, p, own != nil, c.tat.Load(), c.newest.Load(), reserved) {
+	for !t.add(key, p, own != nil, c.tat.Load(), c.newest.Load(), how) {
 		if t.starved.Store(true); !t.evict(now, &budget) { // what is freed may be too short: then another one
 			t.budget.DropKey()
 			return t.overflow(now), true
@@ -286,12 +286,15 @@ func (t *Table) evict(now int64, budget *int) bool {
 }
 
 // add makes a record. Called under the lock. It is false if there is no memory for it: see keytable.
-func (t *Table) add(key string, p *Params, own bool, tat uint64, newest int64, reserved bool) bool {
+func (t *Table) add(key string, p *Params, own bool, tat uint64, newest int64, how claim) bool {
 	number := t.params.use(p)
 	t.changes.Add(1)
 	add := t.keys.Add
-	if reserved {
+	switch how {
+	case reserved:
 		add = t.keys.AddReserved
+	case beyond:
+		add = t.keys.AddBeyond
 	}
 	r, _ := add(key, func(r *record) {
 		state := t.born(number, own)

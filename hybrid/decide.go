@@ -212,7 +212,7 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) (g grant, 
 	}
 	x := e.ledger(p, l, m.key, hash, now)
 	if x == nil {
-		e.stats.ownerFull.Add(1)
+		e.ownerFull()
 		return grant{gen: m.gen, rate: 1e9 / float64(e.tick), flags: grantContended | grantRefused | grantOverflow}, true
 	}
 	defer e.weigh(p, x)

@@ -45,6 +45,7 @@ type ledger struct {
 	recallUntil int64 // idle credit has been recalled; wait for it this long
 	heirDue     bool  // changed since it was sent to the heir
 	heirMissing bool  // the heir has never confirmed it
+	heirHas     heirHas
 	telling     *tell // on the list of ledgers that have news for nodes they refused
 	recalling   *lateRecall
 }

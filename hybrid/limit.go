@@ -232,6 +232,7 @@ func (e *Engine) Remove(name string) bool {
 			}
 		}
 	}
+	e.forgetRecords(name)
 	e.eachAccount(l, func(a *account) { a.drain() })
 	l.forgetTables()
 	return true

@@ -39,14 +39,14 @@ func (l *Limit) takeBucket(s *Spec, key string, cost int64) Decision {
 func (l *Limit) onTable(o op, key string, n int64) (bucket.Result, error) {
 	s := l.def.Load()
 	if (o == opRefund || o == opPeek) && l.e.full.Load() && l.policy(s, key) == OverflowShared && !l.hasKey(key) {
-		return l.onTableKey(o, l.sharedKey(key), n, false) // where it may have been taken
+		return l.onTableKey(o, l.sharedKey(key), n, claimOrdinary) // where it may have been taken
 	}
-	r, err := l.onTableKey(o, key, n, false)
+	r, err := l.onTableKey(o, key, n, claimOrdinary)
 	if !r.Overflow || err != nil {
 		return r, err
 	}
 	if l.e.makeRoomInTables() {
-		if r, err = l.onTableKey(o, key, n, false); !r.Overflow || err != nil {
+		if r, err = l.onTableKey(o, key, n, claimOrdinary); !r.Overflow || err != nil {
 			return r, err
 		}
 	}
@@ -56,14 +56,23 @@ func (l *Limit) onTable(o op, key string, n int64) (bucket.Result, error) {
 	case OverflowAllow:
 		r = bucket.Result{OK: true, Overflow: true}
 	case OverflowShared:
-		if r, err = l.onTableKey(o, l.sharedKey(key), n, true); r.Overflow {
+		if r, err = l.onTableKey(o, l.sharedKey(key), n, claimReserved); r.Overflow {
 			l.e.overflowed(OverflowDeny)
 		}
 	}
 	return r, err
 }
 
-func (l *Limit) onTableKey(o op, key string, n int64, reserved bool) (bucket.Result, error) {
+// tableClaim says what a new key of a table may take.
+type tableClaim uint8
+
+const (
+	claimOrdinary tableClaim = iota
+	claimReserved            // as a shared key
+	claimBeyond              // in any case; for charges only
+)
+
+func (l *Limit) onTableKey(o op, key string, n int64, how tableClaim) (bucket.Result, error) {
 	now := l.e.now()
 	var sh *splitShare
 	rank := 0
@@ -85,8 +94,11 @@ func (l *Limit) onTableKey(o op, key string, n int64, reserved bool) (bucket.Res
 		if sh != nil && len(sh.byRank) > 0 { // the definition may have changed just now
 			a = sh.byRank[min(rank, len(sh.byRank)-1)]
 		}
-		if reserved {
+		switch how {
+		case claimReserved:
 			return reservedOnMeters(t, o, key, a, l.e.wall(now), n), nil
+		case claimBeyond:
+			return t.ChargeBeyond(key, a, l.e.wall(now), n), nil
 		}
 		return onMeters(t, o, key, a, l.e.wall(now), n), nil
 	}
@@ -96,8 +108,11 @@ func (l *Limit) onTableKey(o op, key string, n int64, reserved bool) (bucket.Res
 			p = sh.ceil
 		}
 	}
-	if reserved {
+	switch how {
+	case claimReserved:
 		return reservedOnBuckets(l.buckets, o, key, p, now, n), nil
+	case claimBeyond:
+		return l.buckets.ChargeBeyond(key, p, now, n), nil
 	}
 	return onBuckets(l.buckets, o, key, p, now, n), nil
 }

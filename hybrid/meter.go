@@ -77,9 +77,9 @@ func (l *Limit) move(key string, n int64) {
 			return // nothing passes on such a share: there is nothing to charge
 		}
 	}
-	r, err := l.onTableKey(opPeek, key, 0, false)
+	r, err := l.onTableKey(opPeek, key, 0, claimOrdinary)
 	if n = min(n, r.Remaining); err == nil && n > 0 {
-		_, _ = l.onTableKey(opCharge, key, n, false) // there is no room: it stays forgotten
+		_, _ = l.onTableKey(opCharge, key, n, claimBeyond) // what was used is not forgotten, whether there is room or not
 	}
 }
 

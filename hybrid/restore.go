@@ -450,5 +450,5 @@ func (e *Engine) restoreBucket(l *Limit, r *keptRecord, tokens float64, now int6
 	} else if sh := l.whole.Load(); sh != nil {
 		share = sh.floor // of the plan
 	}
-	l.buckets.Restore(r.key, share, now, level, ago)
+	l.buckets.RestoreBeyond(r.key, share, now, level, ago)
 }

@@ -44,6 +44,14 @@ func (e *Engine) overflowed(o Overflow) {
 	}
 }
 
+// ownerFull counts a key that this node owns and has no room for.
+func (e *Engine) ownerFull() {
+	e.stats.ownerFull.Add(1)
+	if !e.full.Load() {
+		e.full.Store(true)
+	}
+}
+
 // roomForKey takes room for one more key with so many bytes beside its purse, having made some if there was none. A solo key has none.
 func (e *Engine) roomForKey(l *Limit, size int64, reserved bool, now int64) bool {
 	if e.takeRoom(size, reserved) {

@@ -140,7 +140,7 @@ func (e *Engine) restoreMeter(l *Limit, r *keptRecord, shares map[*bucket.Algori
 	if k == 0 && l.whole.Load() == nil {
 		alg = nil // that of the table
 	}
-	t.Restore(r.key, alg, m, e.wall(now))
+	t.RestoreBeyond(r.key, alg, m, e.wall(now))
 }
 
 // restoreLedgerMeter is restoreLedger for a ledger with a meter.

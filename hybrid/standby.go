@@ -38,8 +38,30 @@ type sentStandby struct {
 	what []standbyItem
 }
 type standbyItem struct {
-	p *partition
-	x *ledger
+	p    *partition
+	x    *ledger
+	full bool // it was said that nothing need be kept
+}
+
+// heirHas is what the heir keeps of a ledger.
+type heirHas uint8
+
+const (
+	heirHasNothing heirHas = iota
+	heirHasRecord          // one that says that it is not full
+	heirToldFull           // that record, until it confirms that there is none to keep
+)
+
+// heirKeeps says that the heir has a record of a ledger, which nobody would tell it to forget once the ledger is forgotten here. If the ledger
+// is full, it is told so.
+func (e *Engine) heirKeeps(p *partition, x *ledger) bool {
+	if x.heirHas == heirHasNothing || p.heir == nil || p.heir.inc == 0 || !p.heir.present {
+		return false
+	}
+	if x.heirHas == heirHasRecord {
+		e.changed(p, x)
+	}
+	return true
 }
 
 // changed notes that the heir's record of a ledger is out of date.
@@ -123,7 +145,13 @@ func (e *Engine) sendStandby(p *partition, heir *peer, now int64) {
 		}
 		heir.standbyRoom -= 64 + len(c.limit) + len(c.plan) + len(c.key) + len(c.state)
 		heir.copies = append(heir.copies, c)
-		heir.items = append(heir.items, standbyItem{p, x})
+		heir.items = append(heir.items, standbyItem{p, x, c.full})
+		switch {
+		case !c.full:
+			x.heirHas = heirHasRecord
+		case x.heirHas == heirHasRecord:
+			x.heirHas = heirToldFull
+		}
 	}
 	p.heirDue = p.heirDue[:0]
 }
@@ -154,9 +182,14 @@ func (e *Engine) endStandby(s *sentStandby, lost bool) {
 		case !it.p.has(it.x) || it.p.heir != s.to:
 		case lost:
 			e.changed(it.p, it.x)
-		case it.x.heirMissing:
-			it.x.heirMissing = false
-			it.p.missing--
+		default:
+			if it.x.heirMissing {
+				it.x.heirMissing = false
+				it.p.missing--
+			}
+			if it.full && it.x.heirHas == heirToldFull {
+				it.x.heirHas = heirHasNothing
+			}
 		}
 	}
 }
@@ -168,7 +201,7 @@ func (p *partition) newHeir(heir *peer) {
 		p.heirInc = heir.inc
 	}
 	for _, x := range p.ledgers {
-		if x.isPermits() {
+		if x.heirHas = heirHasNothing; x.isPermits() {
 			continue
 		}
 		x.heirMissing = true
@@ -231,7 +264,7 @@ func (e *Engine) receiveStandby(from *peer, m *message, now int64) {
 	}
 	if m.owns != nil {
 		for i, s := range e.standby {
-			if m.owns.has(i) && s.owner == from.name && s.inc == m.stamp.inc {
+			if m.owns.has(i) && s.owner == from.name && s.inc == m.stamp.inc && e.isHeir(i) { // else another one has the records by now
 				s.heardAt = now
 			}
 		}
@@ -240,6 +273,27 @@ func (e *Engine) receiveStandby(from *peer, m *message, now int64) {
 		if m.whole[i/8] != 0 && m.whole.has(i) && i < len(e.parts) && e.lend[i].owner == from && !e.parts[i].owned {
 			s := e.standbyOf(i, from, m.stamp.inc)
 			s.whole, s.heardAt = true, now
+		}
+	}
+}
+
+// isHeir says that this node is the heir of a partition, as it sees the members.
+func (e *Engine) isHeir(part int) bool {
+	if e.view.Ring == nil {
+		return false
+	}
+	name, ok := e.view.Ring.Heir(part)
+	return ok && name == e.cfg.Node
+}
+
+// forgetRecords is for a limit that was removed: its owners will not speak of it again.
+func (e *Engine) forgetRecords(limit string) {
+	for _, s := range e.standby {
+		for k, r := range s.records {
+			if k.limit == limit {
+				delete(s.records, k)
+				s.count(e, -k.size(r))
+			}
 		}
 	}
 }

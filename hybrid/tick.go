@@ -316,7 +316,7 @@ func (e *Engine) sweepLedgers(now int64, budget int) {
 			}
 			p.refill(x, now)
 			// A straggler must not find a ledger that has forgotten what it says: it would be charged again.
-			if p.isFull(x, now) && p.baseIsFull(x, now) && !x.heirDue && x.telling == nil && x.recalling == nil && x.quietSince() < now-10*e.tick {
+			if p.isFull(x, now) && p.baseIsFull(x, now) && !x.heirDue && x.telling == nil && x.recalling == nil && x.quietSince() < now-10*e.tick && !e.heirKeeps(p, x) {
 				e.unstore(p, k, x)
 				if x.heirMissing {
 					p.missing--

@@ -15,6 +15,7 @@ import (
 // its pages go to the system, which shows zeros in their place.
 type blocks struct {
 	budget *budget.Budget
+	beyond bool  // its bounds do not hold now
 	bytes  int64 // of the budget
 	given  int   // words, until blocks are taken
 	cut    *block
@@ -62,7 +63,9 @@ var nowhere [chunkWords + guard]uint64
 
 // claim takes bytes of the budget, and back gives them back.
 func (b *blocks) claim(n int64, reserved bool) bool {
-	if !b.budget.Take(budget.Records, n, reserved) {
+	if b.beyond {
+		b.budget.Add(budget.Records, n)
+	} else if !b.budget.Take(budget.Records, n, reserved) {
 		return false
 	}
 	b.bytes += n

@@ -102,17 +102,28 @@ func (t *Table[T]) Find(key string) (r *T, last uint64) {
 // Add returns the record of a key. If there is none it makes one: init sets it up before anybody else can see it, and added is true. What it finds in it
 // is what somebody left, or zero. r is nil if the table cannot take more keys: its budget has no room, it has 32 GiB, or the key is longer than a chunk (256 KiB).
 func (t *Table[T]) Add(key string, init func(r *T)) (r *T, added bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return t.add(key, false, init)
 }
 
 // AddReserved is Add with what the budget keeps back.
 func (t *Table[T]) AddReserved(key string, init func(r *T)) (r *T, added bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.add(key, true, init)
+}
+
+// AddBeyond is Add for what must be stored in any case: its memory is counted in the budget, and not bounded by it.
+func (t *Table[T]) AddBeyond(key string, init func(r *T)) (r *T, added bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.beyond = true
+	defer func() { t.beyond = false }()
 	return t.add(key, true, init)
 }
 
 func (t *Table[T]) add(key string, reserved bool, init func(r *T)) (r *T, added bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.dir.Load() == nil {
 		s, h := t.segment(reserved)
 		if s == nil {
