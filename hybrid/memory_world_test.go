@@ -170,14 +170,16 @@ func b2u(b bool) uint64 {
 func TestCrowdedWorlds(t *testing.T) {
 	for policy := range Overflow(numOverflows) {
 		for _, faults := range []string{"", "l", "s", "pascrjlR"} {
-			t.Run(fmt.Sprintf("%v/%s", policy, faults), func(t *testing.T) {
-				for i := range *schedules {
-					crowdedWorld(t, policy, faults, *firstSeed+uint64(i))
-				}
-			})
+			for i := range max(1, *schedules/2) {
+				seed := *firstSeed + uint64(i)
+				t.Run(fmt.Sprintf("%v/%s/%d", policy, faults, seed), func(t *testing.T) { crowdedWorld(t, policy, faults, seed) })
+			}
 		}
 	}
 }
+
+// lookEvery is how often decisions that waited are looked for: the twins hear of them so much too late.
+const lookEvery = 2 * ms
 
 func crowdedWorld(t *testing.T, policy Overflow, faults string, seed uint64) {
 	s := Spec{Name: "api", Rate: bucket.Per(1, time.Second), Burst: 5, Fallback: FallbackWait}
@@ -186,7 +188,7 @@ func crowdedWorld(t *testing.T, policy Overflow, faults string, seed uint64) {
 		w.keys = append(w.keys, fmt.Sprint("key-", i))
 	}
 	f := &flooder{world: w, policy: policy}
-	room := int64(20 + w.rng.IntN(31))
+	room := int64(8 + w.rng.IntN(11)) // so little that the ten keys of every second request and what was just used of the others take all of it
 	w.hook = func(e *Engine) { e.cfg.Overflow = policy; e.budget.SetMaxKeys(room) }
 	w.loss = 0.02
 	w.start(3)
@@ -209,7 +211,7 @@ func crowdedWorld(t *testing.T, policy Overflow, faults string, seed uint64) {
 	var look func()
 	look = func() {
 		f.collect()
-		w.after(2*ms, look)
+		w.after(lookEvery, look)
 	}
 	w.after(0, look)
 	w.after(2*sec, func() {
@@ -240,9 +242,10 @@ func crowdedWorld(t *testing.T, policy Overflow, faults string, seed uint64) {
 		w.sleep(170 * ms)
 		check("in the flood")
 	}
-	if x := w.worst(); x > 1e-6 {
+	unsure := 1e-6 + float64(lookEvery)*float64(s.Rate.Count)/float64(s.Rate.Per)
+	if x := w.worst(); x > unsure {
 		for k, m := range w.meter {
-			if m.worst > 1e-6 {
+			if m.worst > unsure {
 				t.Errorf("seed %d: excess %g of %q", seed, m.worst, k)
 			}
 		}
@@ -252,7 +255,7 @@ func crowdedWorld(t *testing.T, policy Overflow, faults string, seed uint64) {
 	}
 	flood = false
 	w.meter = map[string]*meter{}
-	w.sleep(150 * sec) // the debt is repaid
+	w.sleep(400 * sec) // the debt is repaid, also by what is left of the shares after crashes
 	check("after it")
 	if len(f.waiting) > 0 {
 		t.Errorf("seed %d: %d requests were never decided", seed, len(f.waiting))
