@@ -42,9 +42,25 @@ type Config struct {
 	Overflow   Overflow      // what a new key gets when there is no room
 	Logger     *slog.Logger  // nil: discards
 
-	// Incarnation gives the 64 bits that name one life of this engine; nil: crypto/rand.
+	// Incarnation gives the bits that name this engine among those of its node, of which the lower 40 are used; nil: crypto/rand.
 	Incarnation func() uint64
 }
+
+// An incarnation is the engine's own 40 bits and a count of the lives it has begun: of two lives of one engine the higher is the later.
+const livesBits = 24
+
+func firstLife(engine uint64) uint64 { return max(engine<<livesBits, 1<<livesBits) }
+
+// nextLife is the incarnation after one; once they are used up, half a year of a life each second, it is that of another engine.
+func nextLife(inc uint64, engine func() uint64) uint64 {
+	if inc+1 == 0 || (inc+1)>>livesBits != inc>>livesBits {
+		return firstLife(engine())
+	}
+	return inc + 1
+}
+
+// outlived says that a peer which has begun a life has ended the other one: both are of one engine, and it is the earlier.
+func outlived(inc, by uint64) bool { return inc>>livesBits == by>>livesBits && inc < by }
 
 func (c Config) withDefaults() Config {
 	def := func(d *time.Duration, v time.Duration) {
@@ -225,7 +241,7 @@ func New(cfg Config) *Engine {
 	e.wallClock = func() int64 { return time.Now().UnixNano() }
 	e.clock = func() int64 { return int64(time.Since(e.epoch)) + 1 }
 	e.spawn = func(f func()) { e.loops.Go(f) }
-	e.inc = cfg.Incarnation()
+	e.inc = firstLife(cfg.Incarnation())
 	e.lend = make([]lending, cfg.Ring.Partitions)
 	e.parts = make([]*partition, cfg.Ring.Partitions)
 	for i := range e.parts {

@@ -72,3 +72,30 @@ func TestAPausedNodeDoesNotWaitForWhoHasFailed(t *testing.T) {
 		})
 	}
 }
+
+// TestAStragglerOfALifeBetween: a peer is paused twice, and the first packet of its third life comes before the last one of its second. That one is a
+// straggler, though nobody has heard of that life before: the third one goes on.
+func TestAStragglerOfALifeBetween(t *testing.T) {
+	w := quiet(t, 3, 0, testSpec(30, 30))
+	peer, n := w.nodes[0], w.nodes[1]
+	first := n.e.byName[peer.name].inc
+	second, third := nextLife(first, nil), nextLife(nextLife(first, nil), nil)
+	stale := n.e.stats.stale.Load()
+	say := func(inc uint64, at int64) {
+		m := &message{probe: true, stamp: stamp{inc: inc, at: at}}
+		n.e.receive(n.clock(), peer.name, m)
+	}
+	say(third, 10)
+	say(second, 5)
+	say(first, 4)
+	say(third, 20)
+	if p := n.e.byName[peer.name]; p.inc != third || p.stamp.at != 20 {
+		t.Errorf("the peer's life is %x at %d, want %x at 20", p.inc, p.stamp.at, third)
+	}
+	if got := n.e.stats.stale.Load() - stale; got != 2 {
+		t.Errorf("%d stragglers, want 2", got)
+	}
+	if last := uint64(1)<<40 - 1<<livesBits | 1<<livesBits - 1; nextLife(last, func() uint64 { return 7 }) != firstLife(7) {
+		t.Errorf("after %x comes %x", last, nextLife(last, func() uint64 { return 7 }))
+	}
+}

@@ -11,7 +11,7 @@ func (e *Engine) receive(now int64, from string, m *message) {
 	}
 	e.awakeIfLate(now, 0) // what has queued up in front of a process that was stopped must not be taken for news
 	p := e.peer(from)
-	if slices.Contains(p.retired, m.stamp.inc) {
+	if slices.Contains(p.retired, m.stamp.inc) || outlived(m.stamp.inc, p.inc) {
 		e.stats.stale.Add(1)
 		return // a straggler of a life that is over
 	}

@@ -187,7 +187,7 @@ func (e *Engine) awake(now, late int64) {
 	e.stats.pauses.Add(1)
 	e.reanchor(now)
 	before := e.inc
-	e.inc = e.cfg.Incarnation()
+	e.inc = nextLife(before, e.cfg.Incarnation)
 	e.self.inc = e.inc
 	for _, p := range e.peers {
 		if (p.counts == before || p.counted == before) && (e.grace() < 0 || away < int64(e.grace())/2) {
