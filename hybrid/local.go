@@ -45,6 +45,9 @@ func (l *Limit) onTable(o op, key string, n int64) (bucket.Result, error) {
 	if !r.Overflow || err != nil {
 		return r, err
 	}
+	if l.gone.Load() { // meanwhile: a table that is closed has no room
+		return r, ErrClosed
+	}
 	if l.e.makeRoomInTables() {
 		if r, err = l.onTableKey(o, key, n, claimOrdinary); !r.Overflow || err != nil {
 			return r, err
@@ -100,7 +103,11 @@ func (l *Limit) onTableKey(o op, key string, n int64, how tableClaim) (bucket.Re
 		case claimBeyond:
 			return t.ChargeBeyond(key, a, l.e.wall(now), n), nil
 		}
-		return onMeters(t, o, key, a, l.e.wall(now), n), nil
+		r := onMeters(t, o, key, a, l.e.wall(now), n)
+		if r.Overflow && l.meters.Load() != t { // another table took its place, and this one was closed
+			return l.onTableKey(o, key, n, how)
+		}
+		return r, nil
 	}
 	var p *bucket.Params
 	if sh != nil {
