@@ -13,7 +13,7 @@ import (
 
 // How a node watches itself and the others.
 const (
-	// watchTime is between two looks.
+	// watchTime is between two looks, or a sync interval where that is longer: in between nothing changes that a look would see.
 	watchTime = time.Second
 	// togetherTime is how near to each other losses of members count as one: the failure detector notices them one by one.
 	togetherTime = 10 * time.Second
@@ -45,9 +45,9 @@ func newWatcher(log *eventLog) *watcher {
 
 func (w *watcher) stop() { w.end.Do(func() { close(w.done) }) }
 
-// run looks once a second until stop.
+// run looks every watchTime until stop.
 func (w *watcher) run(n *Node) {
-	t := time.NewTicker(watchTime)
+	t := time.NewTicker(max(watchTime, n.cfg.SyncInterval))
 	defer t.Stop()
 	for {
 		w.look(n.e.Signs(), n.ready.Load() || n.settled(), time.Now())
