@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -139,7 +140,8 @@ func (a *api) unanswered(err error) error {
 		return answered{fmt.Errorf("%w; ask by a name that the certificate has", plain(err))}
 	case errors.As(err, &record), strings.Contains(text, "server gave HTTP response to HTTPS client"):
 		return answered{fmt.Errorf("%s does not answer by TLS: write http:// in --addr", a.base)}
-	case strings.Contains(text, "client conn could not be established"): // what net/http makes of it where the node has closed before it was asked
+	case strings.Contains(text, "client conn could not be established"), // what net/http makes of it where the node has closed before it was asked,
+		strings.HasPrefix(a.base, "https://") && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)): // or while it was
 		return answered{fmt.Errorf("%w; if the node wants a certificate of those who ask (client_ca_file), name one by --cert and --key", plain(err))}
 	case strings.Contains(text, "certificate required"), strings.Contains(text, "bad certificate"), strings.Contains(text, "unknown certificate authority"):
 		return answered{fmt.Errorf("%w; the node wants a certificate that its client_ca_file has signed: name it by --cert and --key", plain(err))}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -228,7 +227,7 @@ func TestCertificatesOfClients(t *testing.T) {
 func TestCertificatesThatExpireAreToldEachDay(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log logBuffer
 		a := newAuthority(t, dir, "ca.pem")
 		begin := time.Now()
 		until := begin.Add(15*24*time.Hour + time.Hour)
@@ -240,14 +239,16 @@ func TestCertificatesThatExpireAreToldEachDay(t *testing.T) {
 		go func() { c.run(ctx); close(done) }()
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
-		if log.Len() > 0 {
-			t.Errorf("15 days before: %s", log.String())
+		if got := log.String(); got != "" {
+			t.Errorf("15 days before: %s", got)
 		}
 		time.Sleep(24*time.Hour + time.Second)
+		synctest.Wait()
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "certificate=server") || !strings.Contains(got, "left=313h0m0s") {
 			t.Errorf("13 days before: %s", got)
 		}
 		time.Sleep(14 * 24 * time.Hour)
+		synctest.Wait()
 		if got := log.String(); strings.Count(got, "\n") != 15 || strings.Count(got, "level=ERROR") != 1 {
 			t.Errorf("afterwards: %s", got)
 		}
