@@ -32,9 +32,9 @@ func TestNobodyGivesUpForADeadProcess(t *testing.T) {
 		a, b := secret('a', 16), secret('b', 32)
 		w.net.Partition([]string{at(1)}, []string{at(2), at(3)})
 		old := w.start(1, w.apart("n1", nil, a, b))
-		old.mu.Lock() // it may change what it tells yet
+		old.Cluster.mu.Lock() // it may change what it tells yet
 		kept := memberlist.Node{Name: old.wire, Addr: net.IPv4(10, 0, 0, 1), Port: 7946, Meta: old.metaBytes}
-		old.mu.Unlock()
+		old.Cluster.mu.Unlock()
 		w.crash(old)
 		w.net.Heal()
 		time.Sleep(10 * time.Second)
