@@ -147,8 +147,11 @@ func (a *account) spendFree(l *Limit, w uint64, cost int64) (left int64, ok bool
 	if first {
 		l.keys.Mark(a.purse)
 	}
-	if !ok {
+	switch {
+	case !ok:
 		l.several(cost, -1)
+	case cost == 0:
+		l.root.bulk.Inc()
 	}
 	return left, ok
 }

@@ -37,6 +37,8 @@ type Limit struct {
 	spent      int64                      // tokens spent on credit without the lock: decisions, but for bulk. Under Engine.mu; of the root
 	bulk       *xsync.Counter             // decisions on credit whose cost was not 1
 	bulkTokens *xsync.Counter             // and what they cost
+	undone     *xsync.Counter             // of these, those that found too little credit
+	unspent    *xsync.Counter             // and what they would have cost
 	onCredit   uint64                     // decisions on credit that were reported last, under Engine.mu
 	dryRun     *xsync.Counter
 	near       *xsync.Counter // decisions that left little, see nearly
@@ -115,7 +117,7 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 	now := e.now()
 	l, ok := e.limits.Load(s.Name)
 	if !ok {
-		l = &Limit{e: e, keys: keytable.NewIn[purse](e.budget), bulk: xsync.NewCounter(), bulkTokens: xsync.NewCounter(), buckets: bucket.NewTableIn(own.params, e.budget), dryRun: xsync.NewCounter(), near: xsync.NewCounter(),
+		l = &Limit{e: e, keys: keytable.NewIn[purse](e.budget), bulk: xsync.NewCounter(), bulkTokens: xsync.NewCounter(), undone: xsync.NewCounter(), unspent: xsync.NewCounter(), buckets: bucket.NewTableIn(own.params, e.budget), dryRun: xsync.NewCounter(), near: xsync.NewCounter(),
 			meters: &atomic.Pointer[bucket.MeterTable]{}, plans: &atomic.Pointer[planTable]{}, gone: &atomic.Bool{}, parent: &atomic.Pointer[Limit]{}, top: newTop(now)}
 		l.root = l
 		for i := range l.counts {

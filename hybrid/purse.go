@@ -145,7 +145,7 @@ func (l *Limit) OnCredit(d *Decision, key string, cost int64) bool {
 	if int64(w) < int64(need) && w&creditHot == 0 {
 		return false
 	}
-	if cost != 1 {
+	if cost > 1 {
 		l.several(cost, 1)
 	}
 	if n := (w - need) | creditDirty; int64(w) >= int64(need) && p.credit.word.CompareAndSwap(w, n) {
@@ -155,11 +155,14 @@ func (l *Limit) OnCredit(d *Decision, key string, cost int64) bool {
 	} else {
 		var ok bool
 		if left, ok = l.spendAgain(p, w, key, cost); !ok {
-			if cost != 1 {
+			if cost > 1 {
 				l.several(cost, -1)
 			}
 			return false
 		}
+	}
+	if cost == 0 {
+		l.root.bulk.Inc()
 	}
 	rest := min(max(0, p.balance.Load())+left, q.burst)
 	d.OK, d.Mode, d.Remaining, d.MaxExcess = true, q.mode, rest, q.maxExcess
@@ -193,12 +196,16 @@ func (l *Limit) spendAgain(p *purse, w uint64, key string, cost int64) (left int
 	return left, ok
 }
 
-// several notes a take on credit whose cost is not 1, or with n -1 takes that back: decisions on credit are counted by what was spent. It comes before the
-// take, so that Stats, which looks the other way round, never sees tokens for decisions.
+// several notes a take on credit whose cost is not 1, or with n -1 that it came to nothing: decisions on credit are counted by what was spent. It comes
+// before the take, and counts what came to nothing apart, so that Stats, which looks the other way round, never sees tokens for decisions.
 func (l *Limit) several(cost, n int64) {
-	if cost == 1 {
-		return
+	switch {
+	case cost <= 1: // a look spends nothing, and is counted once it has come to something
+	case n > 0:
+		l.root.bulkTokens.Add(cost)
+		l.root.bulk.Inc()
+	default:
+		l.root.undone.Inc()
+		l.root.unspent.Add(cost)
 	}
-	l.root.bulkTokens.Add(n * cost)
-	l.root.bulk.Add(n)
 }
