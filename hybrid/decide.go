@@ -268,12 +268,17 @@ func (e *Engine) gain(p *partition, l *Limit) float64 { return l.perNs * 1e9 * p
 // refusing decides what goes with an answer that does not grant all that is wanted: while other nodes hold credit
 // that they do not use, it is called back and the answer is put off; otherwise it is a denial.
 func (e *Engine) refusing(p *partition, x *ledger, n *entry, m *report, now int64) uint64 {
-	if x.limit.spec.Mode == Hybrid && e.recall(p, x, n, now) {
-		e.grantTo(p, x, n, m, now)
-		if m.want <= n.g {
-			return 0
+	if x.limit.spec.Mode == Hybrid {
+		came, coming := e.recall(p, x, n, now)
+		if came {
+			e.grantTo(p, x, n, m, now)
 		}
-		return grantHold
+		switch {
+		case m.want <= n.g:
+			return 0
+		case coming:
+			return grantHold
+		}
 	}
 	n.refused = max(1, m.least-m.c-m.r)
 	var demand float64

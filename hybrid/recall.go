@@ -1,14 +1,14 @@
 package hybrid
 
-// recall calls credit back from lenders that do not use it. It says whether some has come or may come soon.
-func (e *Engine) recall(p *partition, x *ledger, asker *entry, now int64) bool {
+// recall calls credit back from lenders that do not use it. It says whether some came, which only this node's own can do at once, and
+// whether some may come soon.
+func (e *Engine) recall(p *partition, x *ledger, asker *entry, now int64) (came, coming bool) {
 	if now < x.recallUntil {
-		return true
+		return false, true
 	}
 	if now < x.recallUntil+e.tick {
-		return false
+		return false, false
 	}
-	any := false
 	for _, y := range x.entries {
 		if y == asker || y.out() < 1 || e.wanted(y, now)*float64(2*e.tick) >= 1 {
 			continue
@@ -17,19 +17,19 @@ func (e *Engine) recall(p *partition, x *ledger, asker *entry, now int64) bool {
 			if a := e.byGen[y.gen]; a != nil && y.inc == e.inc {
 				before := y.out()
 				e.giveBack(a, now)
-				any = any || y.out() < before
+				came = came || y.out() < before
 			}
 			continue
 		}
 		if to := e.byName[y.lender]; to != nil && to.present && to.inc == y.inc {
-			any = true
+			coming = true
 			e.send(to, &message{re: 0, grants: []grant{e.grantOf(p, x, y, grantRecall, now)}}, now, false)
 		}
 	}
-	if any {
+	if coming {
 		x.recallUntil = now + recallWait
 	}
-	return any
+	return came, coming
 }
 
 // lateRecall is a key of which somebody was refused while others held credit that they had just used. Whether they go on using it shows later.

@@ -490,3 +490,29 @@ func TestSoloConcurrent(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnCreditIsNotWaitedFor: an owner that is alone has nobody to call credit back from, so it answers each request at once, also right
+// after a tick that took back what it had lent to itself.
+func TestOwnCreditIsNotWaitedFor(t *testing.T) {
+	for round := range 40 {
+		seed := uint64(time.Now().UnixNano())
+		rng := rand.New(rand.NewPCG(seed, 2))
+		b := newBare(t, 1, Spec{Name: "api", Rate: bucket.Per(5, time.Second), Burst: 5, Overshoot: 0.5}, 0)
+		l, _ := b.engines[b.names[0]].Lookup("api")
+		for i := range 3 {
+			l.Refund(context.Background(), fmt.Sprint("key-", i), 0) // from now on it is not solo
+		}
+		next := b.now + tick
+		for range 500 {
+			to := b.now + rng.Int64N(int64(100*time.Millisecond))
+			for ; next <= to; next += tick {
+				b.now = next - tick
+				b.tick()
+			}
+			b.now = to
+			if _, w := l.Begin(fmt.Sprint("key-", rng.IntN(3)), 1+rng.Int64N(4)); w != nil {
+				t.Fatalf("round %d, seed %d: a request waits, and nobody will answer it", round, seed)
+			}
+		}
+	}
+}
