@@ -199,8 +199,12 @@ func TestBulkIsNotCountedTooHigh(t *testing.T) {
 	}()
 	for range 20_000 {
 		counted := allCounted(e)
-		if n := began.Load(); counted > n {
+		n := began.Load()
+		if counted > n {
 			t.Errorf("%d decisions are counted, %d began", counted, n)
+			break
+		}
+		if n > 1<<20 { // on one processor thousands of takes go by between two looks; there are tokens for 1<<25
 			break
 		}
 	}
