@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/jatah-io/jatah/httpapi/client"
 )
 
@@ -46,7 +48,14 @@ func TestMain(m *testing.M) {
 	if !given {
 		flag.Set("test.parallel", sideBySide)
 	}
-	os.Exit(buildAndRun(m))
+	code := buildAndRun(m)
+	if code == 0 {
+		if err := goleak.Find(); err != nil { // what a test started was closed, and Close ended all of it
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
 }
 
 func buildAndRun(m *testing.M) int {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,9 @@ func asShown(ctx context.Context, addr string, mux http.Handler) error {
 	// end
 }
 
+// shownAddr is the variable that makes this program the server that the pages show: it listens until it is killed.
+const shownAddr = "JATAH_TEST_SHOWN_ADDR"
+
 func TestThePagesShowWhatWorks(t *testing.T) {
 	source, err := os.ReadFile("example_page_test.go")
 	if err != nil {
@@ -77,7 +81,12 @@ func TestThePagesShowWhatWorks(t *testing.T) {
 	held := httptest.NewServer(nil) // an address that is free a moment later
 	addr := held.Listener.Addr().String()
 	held.Close()
-	go func() { _ = asShown(t.Context(), addr, hello) }()
+	server := exec.CommandContext(t.Context(), os.Args[0])
+	server.Env = append(os.Environ(), shownAddr+"="+addr)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Wait() }) // the context of the test is over by then
 	ask := func(user string) (left string) {
 		r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+addr+"/", nil)
 		r.Header.Set("Test-User", user)
