@@ -113,6 +113,7 @@ func TestWhatIsNoTokenIsRefused(t *testing.T) {
 		{[]string{"Authorization", takeToken}, "unauthenticated"},
 		{[]string{"Authorization", "Bearer " + takeToken, "Authorization", "Bearer " + takeToken}, "unauthenticated"},
 		{[]string{TokenHeader, takeToken, TokenHeader, takeToken}, "unauthenticated"},
+		{[]string{TokenHeader, "x", TokenHeader, "y", "Authorization", "Bearer " + takeToken}, "unauthenticated"},
 		{[]string{"Authorization", "Bearer " + takeToken[1:]}, "unauthenticated"},
 		{[]string{"Authorization", "Bearer " + takeToken + "0"}, "unauthenticated"},
 		{[]string{"Authorization", "Bearer " + strings.Repeat("x", 100_000)}, "unauthenticated"},
@@ -129,7 +130,7 @@ func TestWhatIsNoTokenIsRefused(t *testing.T) {
 			t.Errorf("%q: %d %s", head, w.Code, w.Body)
 		}
 	}
-	if s := a.h.AccessStats(); s.Missing != 6 || s.Unknown != 4 || s.Forbidden != 0 {
+	if s := a.h.AccessStats(); s.Missing != 7 || s.Unknown != 4 || s.Forbidden != 0 {
 		t.Errorf("%+v", s)
 	}
 }
