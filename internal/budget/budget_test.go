@@ -38,8 +38,13 @@ func TestBytesEndAtTheBoundAndWhatIsKeptBackIsForReserved(t *testing.T) {
 
 func TestKeysEndAtTheBoundThatCounts(t *testing.T) {
 	b := New(2, 0, 7)
-	if !b.Key(false) || !b.Key(false) || b.Key(false) || !b.KeysFull() || !b.Key(true) || b.Keys() != 3 {
-		t.Fatalf("%d keys of 2", b.Keys())
+	for i, want := range []bool{true, true, false} {
+		if b.Key(false) != want {
+			t.Fatalf("key %d of 2: %v, want %v", i+1, !want, want)
+		}
+	}
+	if !b.KeysFull() || !b.Key(true) || b.Keys() != 3 {
+		t.Fatalf("%d keys, want 2 and one that is reserved", b.Keys())
 	}
 	b.DropKeys(2)
 	if b.SetMaxKeys(1); b.Key(false) || b.MaxKeys() != 1 {
