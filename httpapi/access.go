@@ -143,14 +143,19 @@ func (g *gatekeeper) check(r *http.Request, need Role) (*Token, *problem) {
 
 const challenge = `Bearer realm="jatah"`
 
-// presented is the token that came with a request. A request with two of them is refused: whoever is between may have read the other one.
+// presented is the token that came with a request. A request with a header of them twice is refused: whoever is between may have read the other one.
 func presented(r *http.Request, asked bool) (string, *problem) {
-	if own := r.Header[TokenHeader]; len(own) == 1 && own[0] != "" {
+	own := r.Header[TokenHeader]
+	if len(own) == 1 && own[0] != "" {
 		return own[0], nil
 	}
 	if asked {
 		return "", &problem{slug: "unauthenticated", status: http.StatusUnauthorized,
 			detail: "This node wants a token with the role take: let the proxy set it in the header " + TokenHeader + "."}
+	}
+	if len(own) > 1 {
+		return "", &problem{slug: "unauthenticated", status: http.StatusUnauthorized, challenge: challenge,
+			detail: "There are several headers " + TokenHeader + ": send one, with one token."}
 	}
 	const scheme = "Bearer "
 	if given := r.Header["Authorization"]; len(given) == 1 && len(given[0]) > len(scheme) && strings.EqualFold(given[0][:len(scheme)], scheme) {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/jatah-io/jatah"
 )
@@ -113,6 +114,7 @@ func TestWhatIsNoTokenIsRefused(t *testing.T) {
 		{[]string{"Authorization", takeToken}, "unauthenticated"},
 		{[]string{"Authorization", "Bearer " + takeToken, "Authorization", "Bearer " + takeToken}, "unauthenticated"},
 		{[]string{TokenHeader, takeToken, TokenHeader, takeToken}, "unauthenticated"},
+		{[]string{TokenHeader, "x", TokenHeader, "y", "Authorization", "Bearer " + takeToken}, "unauthenticated"},
 		{[]string{"Authorization", "Bearer " + takeToken[1:]}, "unauthenticated"},
 		{[]string{"Authorization", "Bearer " + takeToken + "0"}, "unauthenticated"},
 		{[]string{"Authorization", "Bearer " + strings.Repeat("x", 100_000)}, "unauthenticated"},
@@ -129,7 +131,7 @@ func TestWhatIsNoTokenIsRefused(t *testing.T) {
 			t.Errorf("%q: %d %s", head, w.Code, w.Body)
 		}
 	}
-	if s := a.h.AccessStats(); s.Missing != 6 || s.Unknown != 4 || s.Forbidden != 0 {
+	if s := a.h.AccessStats(); s.Missing != 7 || s.Unknown != 4 || s.Forbidden != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -288,19 +290,28 @@ func TestTokensThatAreRefused(t *testing.T) {
 }
 
 func TestRefusalsAreLoggedOncePerSecondAndAdminCallsByName(t *testing.T) {
-	var log bytes.Buffer
-	a := newAPI(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Access: Access{Tokens: tokensFor(t)}}, perMinute("api", 10, 10))
-	for range 2000 {
-		a.call("DELETE", "/v1/keys?limit=api&key=u", "", "Authorization", "Bearer "+adminToken[1:])
-	}
-	if n := strings.Count(log.String(), "\n"); n < 1 || n > 20 || a.h.AccessStats().Unknown != 2000 {
-		t.Errorf("%d lines for 2000 refusals, %+v", n, a.h.AccessStats())
-	}
-	log.Reset()
-	a.call("DELETE", "/v1/keys?limit=api&key=u", "", "Authorization", "Bearer "+adminToken)
-	if !strings.Contains(log.String(), `call="DELETE /v1/keys" token=ops`) || strings.Contains(log.String(), adminToken) {
-		t.Error(log.String())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		a := newAPI(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Access: Access{Tokens: tokensFor(t)}}, perMinute("api", 10, 10))
+		for i, want := range []string{"others=0", "others=1999", "others=0"} {
+			log.Reset()
+			for range []int{2000, 1, 1}[i] {
+				a.call("DELETE", "/v1/keys?limit=api&key=u", "", "Authorization", "Bearer "+adminToken[1:])
+			}
+			if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, want) || strings.Contains(got, adminToken[1:]) {
+				t.Errorf("in second %d the log has %s, want one line with %s", i+1, got, want)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := a.h.AccessStats().Unknown; n != 2002 {
+			t.Errorf("%d refusals are counted, want 2002", n)
+		}
+		log.Reset()
+		a.call("DELETE", "/v1/keys?limit=api&key=u", "", "Authorization", "Bearer "+adminToken)
+		if !strings.Contains(log.String(), `call="DELETE /v1/keys" token=ops`) || strings.Contains(log.String(), adminToken) {
+			t.Error(log.String())
+		}
+	})
 }
 
 func TestATokenCostsNoMemoryPerTake(t *testing.T) {
@@ -417,6 +428,29 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 			t.Error("ended though everybody may read")
 		}
 	})
+}
+
+// The tokens change after a request was let in, and before anybody watches for that.
+func TestAStreamThatBeginsWithoutItsTokenEndsAtOnce(t *testing.T) {
+	all := tokensFor(t)
+	a := newAPI(t, Config{Access: Access{Tokens: all}})
+	for name, tokens := range map[string][]Token{"there still": all.all, "gone": {all.all[0], all.all[2]}} {
+		left, err := NewTokens(tokens...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.h.SetAccess(Access{Tokens: left})
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/dashboard/stream", nil)
+		r.Header.Set("Authorization", "Bearer "+readToken)
+		a.h.watched(RoleRead, func(_ http.ResponseWriter, r *http.Request) {
+			if over := r.Context().Err() != nil; over != (name == "gone") {
+				t.Errorf("its token is %s: ended %v", name, over)
+			}
+		})(httptest.NewRecorder(), r)
+	}
+	if n := len(a.h.gate.watching); n != 0 {
+		t.Errorf("%d are still watched", n)
+	}
 }
 
 func TestAScopedTokenHearsOfItsLimitsOnly(t *testing.T) {

@@ -176,8 +176,11 @@ func (v *vdso) halted(f func() error) error {
 // clear is whether all threads have halted elsewhere.
 func (v *vdso) clear() (bool, error) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", v.pid))
-	if err != nil || len(tasks) == 0 {
-		return false, fmt.Errorf("chaos: process %d has no threads: %w", v.pid, err)
+	if err != nil {
+		return false, fmt.Errorf("chaos: %w", err)
+	}
+	if len(tasks) == 0 {
+		return false, fmt.Errorf("chaos: process %d is gone", v.pid)
 	}
 	for _, t := range tasks {
 		text, err := os.ReadFile(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -60,7 +61,7 @@ func (b *breaker) do(ctx context.Context, s Step) error {
 	return fmt.Errorf("%w: %q", ErrKind, s.Kind)
 }
 
-// down starts a node again and ends its trouble when it is ready.
+// up starts a node again, and ends its trouble when it is ready or has not become so in time.
 func (b *breaker) up(ctx context.Context, n *node) error {
 	if err := n.start(ctx); err != nil {
 		return err
@@ -101,7 +102,7 @@ func (b *breaker) pause(ctx context.Context, n *node, length time.Duration) erro
 func (b *breaker) drops(s Step) []netlab.Drop {
 	others := func(of []int) (all []int) {
 		for i := range b.c.nodes {
-			if !contains(of, i+1) {
+			if !slices.Contains(of, i+1) {
 				all = append(all, i+1)
 			}
 		}
@@ -121,15 +122,6 @@ func (b *breaker) drops(s Step) []netlab.Drop {
 	default:
 		return netlab.Between(lab, others(lab), 1)
 	}
-}
-
-func contains(all []int, n int) bool {
-	for _, one := range all {
-		if one == n {
-			return true
-		}
-	}
-	return false
 }
 
 func (b *breaker) cut(ctx context.Context, length time.Duration, drops []netlab.Drop) error {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"unicode"
 
 	"github.com/jatah-io/jatah/cmd/node/internal/config"
 )
@@ -199,10 +200,11 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// printable keeps what other nodes say, such as their names, from commanding the terminal.
+// printable keeps what other nodes say, such as their names, from commanding the terminal, which some do by control characters above ASCII too, and from
+// turning a line around.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
 			return '?'
 		}
 		return r

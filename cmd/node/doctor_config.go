@@ -123,7 +123,6 @@ func directoryFindings(dir string) (all []finding) {
 	if err == nil {
 		renamed := name + ".renamed"
 		if err = os.Rename(name, renamed); err == nil {
-			name = renamed
 			err = os.Remove(renamed)
 		}
 	}

@@ -292,3 +292,17 @@ func TestLocalAddress(t *testing.T) {
 		}
 	}
 }
+
+// What other nodes say cannot command the terminal or turn a line around; letters of all languages stay.
+func TestWhatOthersSayIsPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"n1 über 節点":           "n1 über 節点",
+		"a\x1b[2Jb\n\x7f":      "a?[2Jb??",
+		"c1 \u009b2J":          "c1 ?2J", // CSI in one character
+		"\u202etxt.exe\u2066x": "?txt.exe?x",
+	} {
+		if got := printable(text); got != want {
+			t.Errorf("%q is printed as %q, want %q", text, got, want)
+		}
+	}
+}

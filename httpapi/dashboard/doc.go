@@ -8,7 +8,7 @@
 //
 // # Guarantees
 //
-//   - Counters are read once a second, however many watch, and less often where reading them takes more than a twentieth of the time.
+//   - Counters are read once a second, however many watch, and those of this node less often where reading them takes more than a twentieth of the time.
 //   - Memory is bounded: five minutes of at most 1000 limits, those that were used; 32 streams at once.
 //   - Other members are asked only while somebody watches the cluster, and a minute longer.
 //   - What is shown of keys, limits and members is text, whatever it holds.

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,9 +126,21 @@ func TestHistoryIsBounded(t *testing.T) {
 	if p := h.of("another"); !p.Recorded {
 		t.Error("there is room again, but not for what was not used")
 	}
-	h.add(now, rate{}, map[string]rate{"back": {3, 0}})
+	h.add(now.Add(time.Hour), rate{}, map[string]rate{"back": {3, 0}})
 	if p := h.of("back"); p.Allowed[samples-1] != 3 || p.Allowed[samples-2] != 0 {
 		t.Errorf("of a new one: %v", p.Allowed[samples-3:])
+	}
+}
+
+// A clock that is set back leaves no chart that goes back in time.
+func TestHistoryIsInTheOrderOfTime(t *testing.T) {
+	h, begin := newHistory(), time.Unix(1000, 0)
+	for i, at := range []int{0, 1, 2, -60, -59, -59, -58} {
+		h.add(begin.Add(time.Duration(at)*time.Second), rate{allowed: float64(i)}, nil)
+	}
+	p := h.of("")
+	if want := []int64{941_000, 942_000}; !slices.Equal(p.Times, want) || !slices.Equal(p.Allowed, []float32{5, 6}) || len(p.Refused) != 2 {
+		t.Errorf("the history is %+v, want the times %v", p, want)
 	}
 }
 

@@ -63,7 +63,7 @@ func (h *history) add(now time.Time, total rate, limits map[string]rate) {
 // past is the history of one limit, or of all, as the page gets it.
 type past struct {
 	Limit    string    `json:"limit"` // "": all
-	Times    []int64   `json:"times"` // Unix, ms
+	Times    []int64   `json:"times"` // Unix, ms; each is later than the one before
 	Allowed  []float32 `json:"allowed"`
 	Refused  []float32 `json:"refused"`
 	Recorded bool      `json:"recorded"` // false: there are more limits in use than are recorded
@@ -79,7 +79,11 @@ func (h *history) of(limit string) past {
 		}
 	}
 	for i := max(0, h.n-samples); i < h.n; i++ {
-		p.Times = append(p.Times, h.times[i%samples].UnixMilli())
+		at := h.times[i%samples].UnixMilli()
+		if n := len(p.Times); n > 0 && at <= p.Times[n-1] { // the clock was set back: what came before has no place in a chart
+			p.Times, p.Allowed, p.Refused = p.Times[:0], p.Allowed[:0], p.Refused[:0]
+		}
+		p.Times = append(p.Times, at)
 		p.Allowed = append(p.Allowed, s.allowed[i%samples])
 		p.Refused = append(p.Refused, s.refused[i%samples])
 	}

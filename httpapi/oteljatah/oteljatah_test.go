@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -153,6 +154,40 @@ func TestKeysAreInSpansOnlyIfAskedFor(t *testing.T) {
 			do()
 			if s, _ := only(t, spans); strings.Contains(fmt.Sprintf("%+v", s), "secret") != asked {
 				t.Errorf("Config.Key is %v, and the span is %+v", asked, s)
+			}
+		}
+	}
+}
+
+// Callers choose keys; a span with a string that is not UTF-8 would keep an exporter of OTLP from sending all that it has.
+func TestSpansAreTextWhateverTheKeyIs(t *testing.T) {
+	node := alone(t, api)
+	tracer, _, spans := recording(t, oteljatah.Config{Key: true})
+	l, _ := node.Lookup("api")
+	for key, want := range map[string]string{
+		"\xff\xfe":                               `"\xff\xfe"`,
+		"ü":                                      "ü",
+		jatah.Key("u", strings.Repeat("p", 200)): `"\x00\x01u\xc8\x01` + strings.Repeat("p", 200) + `"`, // 200 is c8 01
+	} {
+		for _, do := range []func(){
+			func() { tracer.Take(t.Context(), l, key, 1) },
+			func() { tracer.Take(t.Context(), l, key, -1) }, // an error
+			func() { tracer.TakeAll(t.Context(), node, []jatah.Request{{Limit: "api", Key: key, Cost: 1}}) },
+			func() { tracer.TakeAll(t.Context(), node, []jatah.Request{{Limit: "\xff", Key: key, Cost: 1}}) },
+		} {
+			do()
+			s, _ := only(t, spans)
+			all := s.Attributes
+			for _, e := range s.Events {
+				all = append(all, e.Attributes...)
+			}
+			for _, a := range all {
+				if text := a.Value.AsString(); !utf8.ValidString(text) || a.Key == "jatah.key" && text != want {
+					t.Errorf("key %q: %s is %q", key, a.Key, text)
+				}
+			}
+			if !utf8.ValidString(s.Status.Description) {
+				t.Errorf("key %q: the status is %q", key, s.Status.Description)
 			}
 		}
 	}

@@ -2,7 +2,10 @@ package oteljatah
 
 import (
 	"context"
+	"errors"
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -18,7 +21,7 @@ import (
 type Config struct {
 	// Provider makes the spans. Nil: the global one.
 	Provider trace.TracerProvider
-	// Key puts keys into spans, as the attribute jatah.key.
+	// Key puts keys into spans, as the attribute jatah.key: as they are if they are UTF-8, else quoted as in Go.
 	Key bool
 }
 
@@ -146,7 +149,7 @@ func (t *Tracer) describeAll(span trace.Span, takes []httpapi.DecidedTake) {
 
 func (t *Tracer) attributes(limit, key string, cost int64, d *jatah.Decision) []attribute.KeyValue {
 	all := []attribute.KeyValue{
-		attribute.String("jatah.limit", limit), attribute.Bool("jatah.allowed", d.OK), attribute.String("jatah.source", d.Source.String()),
+		attribute.String("jatah.limit", readable(limit)), attribute.Bool("jatah.allowed", d.OK), attribute.String("jatah.source", d.Source.String()),
 		attribute.String("jatah.mode", d.Mode.String()), attribute.Int64("jatah.cost", cost), attribute.Int64("jatah.remaining", d.Remaining),
 	}
 	if d.DryRun {
@@ -156,9 +159,18 @@ func (t *Tracer) attributes(limit, key string, cost int64, d *jatah.Decision) []
 		all = append(all, attribute.Float64("jatah.retry_after", d.RetryAfter.Seconds()))
 	}
 	if t.key {
-		all = append(all, attribute.String("jatah.key", key))
+		all = append(all, attribute.String("jatah.key", readable(key)))
 	}
 	return all
+}
+
+// readable is text that exporters take. Callers choose keys, and a span with one string that is not UTF-8 cannot be sent by OTLP, nor can the others that were
+// to go with it. What is not is quoted, also some of the keys that jatah.Key joined.
+func readable(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	return strconv.QuoteToASCII(text)
 }
 
 // asked tells of the question to the owner, as far as the decision does.
@@ -174,8 +186,12 @@ func asked(span trace.Span, d *jatah.Decision) {
 }
 
 func fail(span trace.Span, err error) {
-	if err != nil {
-		span.RecordError(err)
-		span.SetStatus(codes.Error, err.Error())
+	if err == nil {
+		return
 	}
+	if text := err.Error(); !utf8.ValidString(text) {
+		err = errors.New(readable(text))
+	}
+	span.RecordError(err)
+	span.SetStatus(codes.Error, err.Error())
 }

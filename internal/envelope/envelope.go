@@ -63,7 +63,7 @@ func WorstExcess(admissions []Admission, rate, burst float64, besides ...Allowan
 	// that admission was sent, or a shorter B would do as well.
 	tree := newPrefixTree(starts, rate)
 	byEnd := slices.Clone(admissions)
-	slices.SortFunc(byEnd, func(a, b Admission) int { return int(a.Done - b.Done) })
+	slices.SortFunc(byEnd, func(a, b Admission) int { return cmp.Compare(a.Done, b.Done) }) // no difference: an int may have 32 bits
 	besides = slices.Clone(besides)
 	slices.SortFunc(besides, func(a, b Allowance) int { return cmp.Compare(a.From, b.From) })
 	for _, a := range byEnd {

@@ -17,13 +17,22 @@ function open() {
 	const q = new URLSearchParams({ scope: page.scope });
 	if (page.find) q.set("find", page.find);
 	if (page.limit) q.set("limit", page.limit);
+	page.pinned = page.limit;
+	page.heard = Date.now();
 	stream.open("/v1/dashboard/stream?" + q);
 }
 
 function hear(name, data) {
 	page.heard = Date.now();
-	if (name === "history") traffic.fill(data);
+	if (name === "history") begin(data);
 	else if (name === "frame") show(data);
+}
+
+// begin is for what a stream tells from its beginning: it may be of another process than the one before, and seconds are missing between them.
+function begin(past) {
+	traffic.fill(past);
+	events.clear();
+	if (page.limit) recall();
 }
 
 function link(state, why) {
@@ -42,7 +51,6 @@ function link(state, why) {
 function show(f) {
 	page.frame = f;
 	if ($("link").dataset.state !== "live") link("live", "");
-	const first = $("main").hidden;
 	$("main").hidden = false;
 	document.title = f.node + " – Jatah";
 	put($("node"), f.node);
@@ -53,10 +61,10 @@ function show(f) {
 	notices(f);
 	tiles(f);
 	members(f);
-	if (first) events.clear();
 	events.add(f.events);
 	if (!f.first) traffic.add(f.time, f.now.allowed, f.now.refused);
 	if (!f.limits.some((l) => l.name === page.limit)) {
+		if (page.limit !== page.pinned) return open(); // others are busier now, and a frame has only some: the chosen one is asked for by name
 		const busiest = [...f.limits].sort((a, b) => b.smooth.allowed + b.smooth.refused - a.smooth.allowed - a.smooth.refused)[0];
 		choose(busiest ? busiest.name : "", false);
 	}
@@ -75,20 +83,28 @@ async function choose(name, asked) {
 	if (name === page.limit && asked) return reveal();
 	page.limit = name;
 	page.top = null;
-	detail.ready = false;
 	detail.clear();
 	if (page.frame) limits.show(page.frame, name, page.find);
 	if (!name) return;
 	keys(null, page.which);
 	put($("keys-empty"), "Asking the members …");
 	top();
+	if (await recall() && asked) reveal();
+}
+
+// recall fills the chart of the chosen limit with what was before; false: something else was asked for meanwhile.
+let recalls = 0;
+async function recall() {
+	const mine = ++recalls;
+	detail.ready = false;
+	let past = null;
 	try {
-		const past = await get("/v1/dashboard/history?" + new URLSearchParams({ scope: page.scope, limit: name }));
-		if (page.limit !== name) return;
-		detail.fill(past);
-		detail.ready = true;
-	} catch { detail.ready = page.limit === name; }
-	if (asked) reveal();
+		past = await get("/v1/dashboard/history?" + new URLSearchParams({ scope: page.scope, limit: page.limit }));
+	} catch { /* then it begins now */ }
+	if (mine !== recalls) return false;
+	if (past) detail.fill(past);
+	detail.ready = true;
+	return true;
 }
 
 // reveal brings the detail into sight where it is below the list.
@@ -120,23 +136,17 @@ setInterval(top, 3000);
 document.addEventListener("visibilitychange", () => {
 	clearTimeout(page.quiet);
 	if (document.hidden) page.quiet = setTimeout(() => { stream.close(); page.asleep = true; }, 60000);
-	else if (page.asleep) { page.asleep = false; events.clear(); open(); }
+	else if (page.asleep) { page.asleep = false; open(); }
 });
 
-setInterval(() => {
-	if ($("link").dataset.state === "live" && Date.now() - page.heard > 12000) {
-		$("link").dataset.state = "lost";
-		put($("link"), "no news for " + Math.round((Date.now() - page.heard) / 1000) + " s");
-	}
-}, 1000);
+// A stream that says nothing, not even that the node is still there, is dead, though nobody may ever tell its end of the connection: another is opened.
+setInterval(() => { if ($("link").dataset.state === "live" && !page.asleep && Date.now() - page.heard > 12000) open(); }, 1000);
 
 for (const input of $("scope").querySelectorAll("input")) {
 	input.checked = input.value === "node"; // a reload may have kept another
 	input.addEventListener("change", () => {
 		page.scope = input.value;
-		detail.ready = false;
 		traffic.clear();
-		detail.clear();
 		open();
 		const name = page.limit;
 		page.limit = "";

@@ -38,7 +38,7 @@ export class Chart {
 	add(ms, allowed, refused) {
 		const [t, a, r] = this.data;
 		const now = ms / 1000;
-		if (t.length && now <= t[t.length - 1]) return;
+		while (t.length && now <= t[t.length - 1]) { t.pop(); a.pop(); r.pop(); } // it is told again, or the node's clock was set back
 		if (t.length && now - t[t.length - 1] > 15) { // nothing was heard: no line is drawn across it
 			t.push(t[t.length - 1] + 1); a.push(null); r.push(null);
 		}

@@ -95,15 +95,17 @@ const good = new Set(["ready", "joined", "answers", "healed", "started"]);
 
 export class Events {
 	constructor() { this.clear(); }
+
+	// clear is for a stream that tells all events from the first: those of a process that was started anew have the numbers of others before.
 	clear() { this.list = []; this.seen = 0; }
 
 	add(events) {
 		const fresh = events.filter((e) => e.seq > this.seen);
-		if (!fresh.length) return;
+		if (!fresh.length) return; // what was there before a clear stays until there is something else
 		this.seen = fresh[fresh.length - 1].seq;
 		this.list = [...fresh.reverse(), ...this.list].slice(0, 100);
 		put($("events-note"), this.list.length === 1 ? "1 since the start" : "newest first");
-		rows($("events"), this.list, (e) => String(e.seq), (e) => {
+		rows($("events"), this.list, (e) => e.seq + " " + e.time, (e) => {
 			const li = el("li", e.warn ? "warn" : good.has(e.kind) ? "good" : "");
 			const at = el("time", "", time(e.time));
 			at.dateTime = new Date(e.time).toISOString();

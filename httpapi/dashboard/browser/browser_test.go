@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -386,4 +388,69 @@ func TestToken(t *testing.T) {
 	x.run(chromedp.Reload()) // the token is still there
 	x.says("#ready", "ready")
 	x.clean("401")
+}
+
+// The node is started anew while the page is open: what the new process tells has the numbers of what the old one told, and is shown all the same.
+func TestANodeThatIsStartedAnew(t *testing.T) {
+	old := newSite(t, nil, "n1")
+	old.define(jatah.Limit{Name: "api", Rate: jatah.PerSecond(50)})
+	old.use(0, "api", "k", 10)
+	before, err := url.Parse(old.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(before) }, FlushInterval: -1, ErrorHandler: func(http.ResponseWriter, *http.Request, error) {}}
+	running, kill := context.WithCancel(t.Context())
+	defer kill()
+	s := newSite(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if running.Err() == nil {
+				ctx, cancel := context.WithCancel(r.Context())
+				defer context.AfterFunc(running, cancel)()
+				defer func() { _ = recover() }() // ReverseProxy ends what was cut off so
+				proxy.ServeHTTP(w, r.WithContext(ctx))
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}, "n1")
+	s.define(jatah.Limit{Name: "api", Rate: jatah.PerSecond(50)})
+	s.use(0, "api", "k", 10)
+	for i := range 40 {
+		old.nodes[0].Note(jatah.Event{Kind: "note", Text: fmt.Sprint("of the old process ", i)})
+	}
+	x := open(t, s, 1280, "light")
+	x.says("#events", "of the old process 39")
+	s.nodes[0].Note(jatah.Event{Kind: "note", Text: "of the new process"})
+	kill()
+	x.says("#events", "of the new process")
+	x.until(`!document.querySelector("#events").textContent.includes("of the old process")`)
+	x.says("#link", "live")
+	x.clean("net::ERR", "Failed to load resource")
+}
+
+// A limit that was chosen stays chosen when there are more limits than a frame has, and others are busier.
+func TestAChosenLimitStaysChosen(t *testing.T) {
+	s := newSite(t, nil, "n1")
+	all := []jatah.Limit{{Name: "zz-quiet", Rate: jatah.PerSecond(50)}}
+	for i := range 210 {
+		all = append(all, jatah.Limit{Name: fmt.Sprintf("busy-%03d", i), Rate: jatah.PerSecond(50)})
+	}
+	s.define(all[:2]...)
+	x := open(t, s, 1280, "light")
+	x.until(`document.querySelectorAll("#limits-rows tr").length === 2`)
+	x.click(`#limits-rows tr:last-child .pick`)
+	x.says("#detail-h", "zz-quiet")
+	s.define(all...)
+	for _, l := range all[1:] {
+		s.use(0, l.Name, "k", 1)
+	}
+	x.until(`document.querySelectorAll("#limits-rows tr").length === 201`) // those that are busiest, and the chosen one
+	for range 3 {
+		time.Sleep(time.Second) // a frame
+		if got := js[string](x, `document.querySelector("#detail-h").textContent`); got != "zz-quiet" {
+			t.Fatalf("%s is shown, zz-quiet was chosen", got)
+		}
+	}
+	x.clean()
 }
