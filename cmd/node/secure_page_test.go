@@ -10,6 +10,23 @@ import (
 	"testing"
 )
 
+// patientSleep is the sleep of the page, whose second is enough for nodes to read a changed file where little else runs. Here it goes on until each has written
+// something to its log since then.
+const patientSleep = `
+sleep() {
+	command sleep "$1"
+	local n file try
+	for n in 1 2 3; do
+		for file in n$n.yaml n$n.pem tokens.yaml secret; do
+			for try in $(seq 300); do
+				if [ n$n.log -nt $file ]; then break; fi
+				command sleep 0.1
+			done
+		done
+	done
+}
+`
+
 // The page of steps for a secure cluster is carried out as it is written, but for the ports, which others may have, and the program, which is built already.
 func TestThePageOfStepsForASecureCluster(t *testing.T) {
 	needProcesses(t)
@@ -44,7 +61,7 @@ func TestThePageOfStepsForASecureCluster(t *testing.T) {
 	if len(blocks) < 10 || !strings.Contains(text, build) {
 		t.Fatalf("the page has changed: %d blocks, and does it build with %s?", len(blocks), build)
 	}
-	text = "port() { shift $1; echo $1; }\n" + strings.Replace(text, build, `cp "`+binary+`" "$HOME/jatah-secure/jatah"`, 1)
+	text = "port() { shift $1; echo $1; }\n" + patientSleep + strings.Replace(text, build, `cp "`+binary+`" "$HOME/jatah-secure/jatah"`, 1)
 
 	cmd := exec.CommandContext(t.Context(), "bash")
 	cmd.Env = append(withoutSettings(os.Environ()), "HOME="+t.TempDir())
