@@ -155,7 +155,8 @@ func TestRegisterThroughAThird(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		_ = nodes[0].Announce(ctx, "a")
-		w.within(10*time.Second, "the third has it", func() bool { return sameContent(rs) })
+		// The second compares with one of the other two each second and a bit: in ten seconds it was never the third once in some hundreds of runs.
+		w.within(time.Minute, "the third has it", func() bool { return sameContent(rs) })
 	})
 }
 

@@ -161,10 +161,11 @@ func TestOverflowPolicies(t *testing.T) {
 			for i := range 20 {
 				l.Take(ctx, fmt.Sprint("known", i), 1)
 			}
-			shared := map[string]int{}
+			shared, asked := map[string]int{}, map[string]int{}
 			passed, n := 0, 30_000
 			for i := range n {
 				k := fmt.Sprint("new", i)
+				asked[l.sharedKey(k)]++
 				d := l.Take(ctx, k, 1)
 				switch {
 				case policy == OverflowDeny && (d.Err != ErrOverflow || d.OK || d.RetryAfter <= 0),
@@ -186,21 +187,26 @@ func TestOverflowPolicies(t *testing.T) {
 			if policy != OverflowShared {
 				continue
 			}
-			if passed != 10*sharedKeys {
+			if passed < 10*sharedKeys*99/100 {
 				t.Errorf("%d new keys passed on %d shared keys of 10 each", passed, sharedKeys)
 			}
-			for k, n := range shared {
-				if n != 10 {
-					t.Fatalf("%d passed on %q", n, k)
+			// Which keys share one differs from engine to engine, and once in a while fewer than 10 do.
+			for k, n := range asked {
+				if want := min(10, n); shared[k] != want {
+					t.Fatalf("%d of %d passed on %q, not %d", shared[k], n, k, want)
 				}
 			}
-			if d := l.Refund(ctx, "new1", 1); !d.OK {
+			spent := "new0"
+			for i := 0; asked[l.sharedKey(spent)] < 10; i++ {
+				spent = fmt.Sprint("new", i)
+			}
+			if d := l.Refund(ctx, spent, 1); !d.OK {
 				t.Errorf("refund: %+v", d)
 			}
-			if d := l.Take(ctx, "new1", 1); !d.OK {
+			if d := l.Take(ctx, spent, 1); !d.OK {
 				t.Errorf("what was refunded is not there: %+v", d)
 			}
-			if st, err := l.Peek(ctx, "new1"); err != nil || st.Remaining != 0 {
+			if st, err := l.Peek(ctx, spent); err != nil || st.Remaining != 0 {
 				t.Errorf("peek: %+v %v", st, err)
 			}
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,12 +18,7 @@ func TestANodeThatBeganApartJoinsTheOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	place := ln.Addr().String()
-	ln.Close()
+	place := lastingPorts(t, 1)[0]
 	old := startServer(t, "--node", "n1", "--bind", "127.0.0.1:0", "--join", place, "--secret-file", filepath.Join(dir, "ab"), "--limit", "api=10/s")
 	old.waitReady()
 	apart := startServer(t, "--node", "n2", "--bind", place, "--secret-file", filepath.Join(dir, "ba"), "--limit", "api=10/s")

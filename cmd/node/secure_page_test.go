@@ -10,6 +10,23 @@ import (
 	"testing"
 )
 
+// patientSleep is the sleep of the page, whose second is enough for nodes to read a changed file where little else runs. Here it goes on until each has written
+// something to its log since then.
+const patientSleep = `
+sleep() {
+	command sleep "$1"
+	local n file try
+	for n in 1 2 3; do
+		for file in n$n.yaml n$n.pem tokens.yaml secret; do
+			for try in $(seq 300); do
+				if [ n$n.log -nt $file ]; then break; fi
+				command sleep 0.1
+			done
+		done
+	done
+}
+`
+
 // The page of steps for a secure cluster is carried out as it is written, but for the ports, which others may have, and the program, which is built already.
 func TestThePageOfStepsForASecureCluster(t *testing.T) {
 	needProcesses(t)
@@ -28,33 +45,23 @@ func TestThePageOfStepsForASecureCluster(t *testing.T) {
 	for _, block := range blocks {
 		script.Write(block[1])
 	}
-	// What is put together from a number, 791$n, is looked up in the shell.
-	var held []net.Listener // until all are chosen, so that they differ
-	ports := make([]string, 6)
-	for i := range ports {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+	var ports, pairs []string
+	for i, address := range lastingPorts(t, 6) {
+		_, port, err := net.SplitHostPort(address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		held = append(held, ln)
-		if _, ports[i], err = net.SplitHostPort(ln.Addr().String()); err != nil {
-			t.Fatal(err)
-		}
+		ports = append(ports, port)
+		pairs = append(pairs, []string{"7911", "7912", "7913", "7921", "7922", "7923"}[i], port)
 	}
-	for _, ln := range held {
-		ln.Close()
-	}
-	text := script.String()
-	for i, port := range ports {
-		text = strings.ReplaceAll(text, []string{"7911", "7912", "7913", "7921", "7922", "7923"}[i], port)
-	}
-	text = strings.ReplaceAll(text, "791$n", "$(port $n "+strings.Join(ports[:3], " ")+")")
-	text = strings.ReplaceAll(text, "792$n", "$(port $n "+strings.Join(ports[3:], " ")+")")
+	// What is put together from a number, 791$n, is looked up in the shell. In one pass: a port may have another's digits.
+	text := strings.NewReplacer(append(pairs, "791$n", "$(port $n "+strings.Join(ports[:3], " ")+")",
+		"792$n", "$(port $n "+strings.Join(ports[3:], " ")+")")...).Replace(script.String())
 	const build = `go build -o "$HOME/jatah-secure/jatah" ./cmd/node`
 	if len(blocks) < 10 || !strings.Contains(text, build) {
 		t.Fatalf("the page has changed: %d blocks, and does it build with %s?", len(blocks), build)
 	}
-	text = "port() { shift $1; echo $1; }\n" + strings.Replace(text, build, `cp "`+binary+`" "$HOME/jatah-secure/jatah"`, 1)
+	text = "port() { shift $1; echo $1; }\n" + patientSleep + strings.Replace(text, build, `cp "`+binary+`" "$HOME/jatah-secure/jatah"`, 1)
 
 	cmd := exec.CommandContext(t.Context(), "bash")
 	cmd.Env = append(withoutSettings(os.Environ()), "HOME="+t.TempDir())

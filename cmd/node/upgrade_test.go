@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,15 +54,7 @@ func TestRollingUpgradeFromThePreviousProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	const rate, burst = 200, 100
-	binds := make([]string, 3)
-	for i := range binds {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		binds[i] = ln.Addr().String()
-		ln.Close()
-	}
+	binds := lastingPorts(t, 3)
 	start := func(program string, i int) *server {
 		t.Helper()
 		now := binary

@@ -305,7 +305,7 @@ func TestStreamOfACluster(t *testing.T) {
 // TestStreamOutlivesTheServersBounds: the times that a server gives to requests are not for streams, and its shutdown does not wait for them.
 func TestStreamOutlivesTheServersBounds(t *testing.T) {
 	_, h := lone(t)
-	srv := &http.Server{Handler: h, ReadTimeout: 300 * time.Millisecond, WriteTimeout: 300 * time.Millisecond}
+	srv := &http.Server{Handler: h, ReadTimeout: time.Second, WriteTimeout: time.Second}
 	srv.RegisterOnShutdown(h.Close)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -90,7 +90,7 @@ func TestThePagesShowWhatWorks(t *testing.T) {
 	ask := func(user string) (left string) {
 		r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+addr+"/", nil)
 		r.Header.Set("Test-User", user)
-		for range 500 {
+		for range 3000 {
 			res, err := http.DefaultClient.Do(r)
 			if err == nil {
 				res.Body.Close()
