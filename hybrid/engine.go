@@ -163,6 +163,7 @@ type Engine struct {
 	accounts     accountTable
 	hot          []*account     // whose credit is divided
 	solo         bool           // nobody else is there: see solo.go
+	lone         bool           // nobody else was there, or counted, in the last tick
 	nsolo        int            // keys that are solo
 	scratch      []byte         // for a key
 	gone         [3][]gonePurse // dropped in this tick, and in the two before
@@ -322,6 +323,7 @@ func (e *Engine) Tick(now int64, late time.Duration) {
 		return
 	}
 	e.mu.Lock()
+	now = max(now, e.now()) // it may have waited for the lock
 	e.doTick(now, int64(late))
 	e.unlock()
 	e.tickKeys(now)

@@ -52,6 +52,7 @@ func (e *Engine) doTick(now, late int64) {
 	e.sweepLedgers(now, 1000)
 	e.sweepBuckets(now)
 	e.solo = e.isSolo(now)
+	e.lone = e.k == 1 && len(e.view.Alive) == 1
 }
 
 // beat is the packet of a tick to one member. Reports and grants that do not fit go in packets of their own.
@@ -168,12 +169,13 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 }
 
 // awakeIfLate notices that the process was paused, or the machine suspended. With nobody else counted, nobody else can have
-// used anything.
+// used anything; nor can a member that came since the last tick, which tells it that it is counted and lends to it. That one takes long where many keys are
+// handed over to who came: it must not be taken for a pause.
 func (e *Engine) awakeIfLate(now, late int64) {
 	if late > 0 {
 		e.reanchor(now)
 	}
-	if now-e.lastTick+late-e.tick > e.ttl/2 && e.k > 1 {
+	if now-e.lastTick+late-e.tick > e.ttl/2 && e.k > 1 && !e.lone {
 		e.awake(now, late)
 	}
 }
