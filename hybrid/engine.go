@@ -183,6 +183,7 @@ type Engine struct {
 	handing      []*handing
 	pendings     bool             // some partition has a hand-off that came too early
 	standby      map[int]*standby // by partition: what this node keeps as heir
+	removed      []removedLimit
 	handSeq      uint64
 	standbySeq   uint64
 	unconfirmed  []*sentStandby

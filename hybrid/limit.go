@@ -226,6 +226,7 @@ func (e *Engine) Remove(name string) bool {
 		for k, x := range p.ledgers {
 			if k.limit == l {
 				e.unstore(p, k, x)
+				p.notMissing(x)
 			}
 		}
 		for v := range p.bases {
@@ -235,6 +236,9 @@ func (e *Engine) Remove(name string) bool {
 		}
 	}
 	e.forgetRecords(name)
+	if !e.alone() {
+		e.removed = append(e.removed, removedLimit{name, e.now()})
+	}
 	e.eachAccount(l, func(a *account) { a.drain() })
 	l.forgetTables()
 	return true

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jatah-io/jatah/bucket"
 )
@@ -74,6 +75,7 @@ func (e *Engine) changed(p *partition, x *ledger) {
 
 // tickStandby sends every heir the ledgers that changed; a new heir is sent all that are not full.
 func (e *Engine) tickStandby(now int64) {
+	e.tickRemoved(now)
 	e.standbyLost(now)
 	for _, p := range e.parts {
 		if !p.owned {
@@ -132,7 +134,9 @@ const (
 
 func (e *Engine) sendStandby(p *partition, heir *peer, now int64) {
 	for _, x := range p.heirDue {
-		x.heirDue = false
+		if x.heirDue = false; x.limit.gone.Load() {
+			continue
+		}
 		c := e.copyOf(p, x, now)
 		if c.base = x.key == "" && p.bases[x.limit] == x; c.base {
 			c.key = x.limit.plan
@@ -183,10 +187,7 @@ func (e *Engine) endStandby(s *sentStandby, lost bool) {
 		case lost:
 			e.changed(it.p, it.x)
 		default:
-			if it.x.heirMissing {
-				it.x.heirMissing = false
-				it.p.missing--
-			}
+			it.p.notMissing(it.x)
 			if it.full && it.x.heirHas == heirToldFull {
 				it.x.heirHas = heirHasNothing
 			}
@@ -206,6 +207,14 @@ func (p *partition) newHeir(heir *peer) {
 		}
 		x.heirMissing = true
 		p.missing++
+	}
+}
+
+// notMissing is for a ledger that its heir has confirmed, or that is forgotten here.
+func (p *partition) notMissing(x *ledger) {
+	if x.heirMissing {
+		x.heirMissing = false
+		p.missing--
 	}
 }
 
@@ -284,6 +293,25 @@ func (e *Engine) isHeir(part int) bool {
 	}
 	name, ok := e.view.Ring.Heir(part)
 	return ok && name == e.cfg.Node
+}
+
+// removedLimit is a limit that was removed here. Others may hear of that later, and speak of it until then.
+type removedLimit struct {
+	name string
+	at   int64
+}
+
+// removedFor is how long they may: more than a change of limits takes to reach every node, and the last packets.
+const removedFor = int64(5 * time.Second)
+
+// tickRemoved forgets what owners said of limits after they were removed here.
+func (e *Engine) tickRemoved(now int64) {
+	for len(e.removed) > 0 && now-e.removed[0].at >= removedFor {
+		if _, again := e.limits.Load(e.removed[0].name); !again {
+			e.forgetRecords(e.removed[0].name)
+		}
+		e.removed = e.removed[1:]
+	}
 }
 
 // forgetRecords is for a limit that was removed: its owners will not speak of it again.

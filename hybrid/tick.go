@@ -320,9 +320,7 @@ func (e *Engine) sweepLedgers(now int64, budget int) {
 			// A straggler must not find a ledger that has forgotten what it says: it would be charged again.
 			if p.isFull(x, now) && p.baseIsFull(x, now) && !x.heirDue && x.telling == nil && x.recalling == nil && x.quietSince() < now-10*e.tick && !e.heirKeeps(p, x) {
 				e.unstore(p, k, x)
-				if x.heirMissing {
-					p.missing--
-				}
+				p.notMissing(x)
 				e.stats.swept.Add(1)
 			} else {
 				e.weigh(p, x)
