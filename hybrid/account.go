@@ -293,7 +293,7 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 			a.asked = 0
 		}
 	}
-	if now < a.moment.Load() {
+	if now < a.moment.Load() || g.flags&grantOverflow != 0 { // the owner keeps nothing of the key
 		return
 	}
 	a.known, a.outAll, a.heard = g.bal, g.out, true

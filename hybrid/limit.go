@@ -343,7 +343,7 @@ func (l *Limit) start(s *Spec, key string, cost int64) (Decision, *Pending) {
 	if a != nil && cost > 0 {
 		if retry := a.mustWait(cost, now); retry > 0 {
 			a.denied.Add(cost)
-			if a.ownerFull() && l.policy(s, key) != OverflowDeny {
+			if a.ownerFull() {
 				return l.overflow(s, key, cost, l.e.noRoom(s))
 			}
 			return l.count(s, key, a.denial(l, cost, retry, SourceLocal, now)), nil

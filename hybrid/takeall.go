@@ -273,6 +273,10 @@ func (e *Engine) consider(p *part, now int64) *account {
 	if p.s.Mode != Hybrid || a.left() < p.cost {
 		if retry := a.mustWait(p.cost, now); retry > 0 {
 			a.denied.Add(p.cost)
+			if a.ownerFull() {
+				p.decide(e.noRoomForPart(a))
+				return nil
+			}
 			p.decide(a.denial(p.l, p.cost, retry, SourceLocal, now))
 			return nil
 		}
