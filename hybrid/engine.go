@@ -171,6 +171,7 @@ type Engine struct {
 	asks         []*account // with an ask in flight
 	pollAt       int64      // when Poll is to be called next; 0: not before there is a new ask
 	pcursor      int        // of the sweep of ledgers
+	scursor      int        // of the sweep of copies
 	nledgers     int
 	ledgersFull  int64    // until then a new ledger would find no room
 	all          []*Limit // of limits
