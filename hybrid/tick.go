@@ -256,7 +256,8 @@ func (e *Engine) forgettable(a *account, now int64) bool {
 	if a.mustWait(1, now) > 0 || a.carriesPermits() {
 		return false
 	}
-	if a.fallback.active && (a.owner == nil || e.silent(a.owner, now)) {
+	// What a former owner's silence left does not count with another one: see bind.
+	if o := e.ownerOf(a.part); a.fallback.active && a.owner == o && (o == nil || e.silent(o, now)) {
 		return false
 	}
 	if phi := a.limit.spec.Overshoot; phi > 0 && a.heard && a.limit.perNs > 0 {
