@@ -33,6 +33,7 @@ type account struct {
 	g, r, u  int64
 	held     int64      // tokens of credit that take-alls have set aside, see hold
 	recalled bool       // the owner wanted it back meanwhile
+	kept     bool       // a take-all is at it: room for its other keys is not made here
 	was      generation // of the owner before: credit that this owner may grant anew, if it was handed over
 	ack      counters   // as the owner has echoed them
 	sent     counters   // as reported last

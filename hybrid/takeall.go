@@ -198,7 +198,14 @@ func (x *All) hold(now int64) {
 	accounts := make([]*account, len(x.parts))
 	for i := range x.parts {
 		if p := &x.parts[i]; !p.bare && !p.decided {
-			accounts[i] = e.consider(p, now)
+			if accounts[i] = e.consider(p, now); accounts[i] != nil {
+				accounts[i].kept = true
+			}
+		}
+	}
+	for _, a := range accounts {
+		if a != nil {
+			a.kept = false
 		}
 	}
 	if x.failed() {
