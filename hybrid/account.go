@@ -33,6 +33,7 @@ type account struct {
 	g, r, u  int64
 	held     int64      // tokens of credit that take-alls have set aside, see hold
 	recalled bool       // the owner wanted it back meanwhile
+	kept     bool       // a take-all is at it: room for its other keys is not made here
 	was      generation // of the owner before: credit that this owner may grant anew, if it was handed over
 	ack      counters   // as the owner has echoed them
 	sent     counters   // as reported last
@@ -293,7 +294,7 @@ func (e *Engine) apply(a *account, g *grant, re, now int64) {
 			a.asked = 0
 		}
 	}
-	if now < a.moment.Load() {
+	if now < a.moment.Load() || g.flags&grantOverflow != 0 { // the owner keeps nothing of the key
 		return
 	}
 	a.known, a.outAll, a.heard = g.bal, g.out, true

@@ -239,11 +239,11 @@ func (e *Engine) serve(a *account, g *grant, now int64) {
 		}
 		e.stats.asking.note(now - k.started)
 		a.denied.Add(w.cost)
-		if g.flags&grantOverflow != 0 && e.servedElsewhere(a, w) {
-			k.waiters = k.waiters[1:]
-			continue
+		if g.flags&grantOverflow != 0 {
+			w.done <- e.ownerHasNoRoom(a, w)
+		} else {
+			w.done <- a.denial(a.limit, w.cost, retry, SourceOwner, now)
 		}
-		w.done <- a.denial(a.limit, w.cost, retry, SourceOwner, now)
 		k.waiters = k.waiters[1:]
 	}
 	if len(k.waiters) == 0 {

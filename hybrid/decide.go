@@ -211,9 +211,12 @@ func (e *Engine) handle(from *peer, inc uint64, m *report, now int64) (g grant, 
 		return e.grantOf(p, x, &entry{gen: m.gen}, 0, now), true
 	}
 	x := e.ledger(p, l, m.key, hash, now)
+	if x == nil && l.spec.permits() && m.c > m.u { // permits that are held: others must not be given them once there is room
+		x = e.mustLedger(p, l, m.key, hash, now)
+	}
 	if x == nil {
 		e.ownerFull()
-		return grant{gen: m.gen, rate: 1e9 / float64(e.tick), flags: grantContended | grantRefused | grantOverflow}, true
+		return grant{gen: m.gen, flags: grantContended | grantRefused | grantOverflow}, true // a rate of 0: how it is in a tick is not known, whatever the cost
 	}
 	defer e.weigh(p, x)
 	if x.limit != l && x.requested(from.name, inc, m) { // the plan of the last request holds, not that of some node which still has credit

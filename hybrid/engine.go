@@ -163,6 +163,7 @@ type Engine struct {
 	accounts     accountTable
 	hot          []*account     // whose credit is divided
 	solo         bool           // nobody else is there: see solo.go
+	lone         bool           // nobody else was there, or counted, in the last tick
 	nsolo        int            // keys that are solo
 	scratch      []byte         // for a key
 	gone         [3][]gonePurse // dropped in this tick, and in the two before
@@ -170,6 +171,7 @@ type Engine struct {
 	asks         []*account // with an ask in flight
 	pollAt       int64      // when Poll is to be called next; 0: not before there is a new ask
 	pcursor      int        // of the sweep of ledgers
+	scursor      int        // of the sweep of copies
 	nledgers     int
 	ledgersFull  int64    // until then a new ledger would find no room
 	all          []*Limit // of limits
@@ -182,6 +184,7 @@ type Engine struct {
 	handing      []*handing
 	pendings     bool             // some partition has a hand-off that came too early
 	standby      map[int]*standby // by partition: what this node keeps as heir
+	removed      []removedLimit
 	handSeq      uint64
 	standbySeq   uint64
 	unconfirmed  []*sentStandby
@@ -322,6 +325,7 @@ func (e *Engine) Tick(now int64, late time.Duration) {
 		return
 	}
 	e.mu.Lock()
+	now = max(now, e.now()) // it may have waited for the lock
 	e.doTick(now, int64(late))
 	e.unlock()
 	e.tickKeys(now)

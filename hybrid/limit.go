@@ -226,6 +226,7 @@ func (e *Engine) Remove(name string) bool {
 		for k, x := range p.ledgers {
 			if k.limit == l {
 				e.unstore(p, k, x)
+				p.notMissing(x)
 			}
 		}
 		for v := range p.bases {
@@ -235,6 +236,9 @@ func (e *Engine) Remove(name string) bool {
 		}
 	}
 	e.forgetRecords(name)
+	if !e.alone() {
+		e.removed = append(e.removed, removedLimit{name, e.now()})
+	}
 	e.eachAccount(l, func(a *account) { a.drain() })
 	l.forgetTables()
 	return true
@@ -339,7 +343,7 @@ func (l *Limit) start(s *Spec, key string, cost int64) (Decision, *Pending) {
 	if a != nil && cost > 0 {
 		if retry := a.mustWait(cost, now); retry > 0 {
 			a.denied.Add(cost)
-			if a.ownerFull() && l.policy(s, key) != OverflowDeny {
+			if a.ownerFull() {
 				return l.overflow(s, key, cost, l.e.noRoom(s))
 			}
 			return l.count(s, key, a.denial(l, cost, retry, SourceLocal, now)), nil

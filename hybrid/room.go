@@ -191,18 +191,24 @@ func (s *standby) count(e *Engine, n int64) {
 	e.budget.Add(budget.Standby, n)
 }
 
-// servedElsewhere decides a waiter whose key the owner has no room for as the policy says: whoever waits goes on with a shared key, or it passes.
-func (e *Engine) servedElsewhere(a *account, w *waiter) bool {
-	switch policy := a.limit.policy(&a.limit.spec, a.key); {
-	case policy == OverflowDeny, w.hold != nil && policy == OverflowShared:
-		return false
-	case w.hold != nil:
-		e.overflowed(policy)
-		w.done <- a.limit.spec.uncounted()
-	default:
-		w.done <- e.noRoom(&a.limit.spec)
+// ownerHasNoRoom decides a waiter whose key the owner has no room for: who waits goes on as the policy says, see finished; a take-all, which does not go on
+// with a shared key by then, is decided here.
+func (e *Engine) ownerHasNoRoom(a *account, w *waiter) Decision {
+	if w.hold != nil {
+		return e.noRoomForPart(a)
 	}
-	return true
+	return e.noRoom(&a.limit.spec)
+}
+
+// noRoomForPart decides a part of a take-all whose owner has no room for the key.
+func (e *Engine) noRoomForPart(a *account) Decision {
+	s := &a.limit.spec
+	if a.limit.policy(s, a.key) == OverflowAllow {
+		e.overflowed(OverflowAllow)
+		return s.uncounted()
+	}
+	e.overflowed(OverflowDeny)
+	return e.noRoom(s)
 }
 
 // forgetTables gives back what the tables of a limit that was removed take.

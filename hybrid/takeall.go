@@ -198,7 +198,14 @@ func (x *All) hold(now int64) {
 	accounts := make([]*account, len(x.parts))
 	for i := range x.parts {
 		if p := &x.parts[i]; !p.bare && !p.decided {
-			accounts[i] = e.consider(p, now)
+			if accounts[i] = e.consider(p, now); accounts[i] != nil {
+				accounts[i].kept = true
+			}
+		}
+	}
+	for _, a := range accounts {
+		if a != nil {
+			a.kept = false
 		}
 	}
 	if x.failed() {
@@ -273,6 +280,10 @@ func (e *Engine) consider(p *part, now int64) *account {
 	if p.s.Mode != Hybrid || a.left() < p.cost {
 		if retry := a.mustWait(p.cost, now); retry > 0 {
 			a.denied.Add(p.cost)
+			if a.ownerFull() {
+				p.decide(e.noRoomForPart(a))
+				return nil
+			}
 			p.decide(a.denial(p.l, p.cost, retry, SourceLocal, now))
 			return nil
 		}

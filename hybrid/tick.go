@@ -52,6 +52,7 @@ func (e *Engine) doTick(now, late int64) {
 	e.sweepLedgers(now, 1000)
 	e.sweepBuckets(now)
 	e.solo = e.isSolo(now)
+	e.lone = e.k == 1 && len(e.view.Alive) == 1
 }
 
 // beat is the packet of a tick to one member. Reports and grants that do not fit go in packets of their own.
@@ -168,12 +169,13 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 }
 
 // awakeIfLate notices that the process was paused, or the machine suspended. With nobody else counted, nobody else can have
-// used anything.
+// used anything; nor can a member that came since the last tick, which tells it that it is counted and lends to it. That one takes long where many keys are
+// handed over to who came: it must not be taken for a pause.
 func (e *Engine) awakeIfLate(now, late int64) {
 	if late > 0 {
 		e.reanchor(now)
 	}
-	if now-e.lastTick+late-e.tick > e.ttl/2 && e.k > 1 {
+	if now-e.lastTick+late-e.tick > e.ttl/2 && e.k > 1 && !e.lone {
 		e.awake(now, late)
 	}
 }
@@ -245,6 +247,9 @@ func (e *Engine) sweepAccounts(now int64, budget int) {
 // forgettable: no credit, nothing owed, nothing to say, no denial that stands, no fallback in use, and
 // no low balance that the allowance must respect.
 func (e *Engine) forgettable(a *account, now int64) bool {
+	if a.kept {
+		return false
+	}
 	if a.limit.gone.Load() {
 		return !a.live && a.ask == nil // there is nobody to tell the rest
 	}
@@ -254,7 +259,8 @@ func (e *Engine) forgettable(a *account, now int64) bool {
 	if a.mustWait(1, now) > 0 || a.carriesPermits() {
 		return false
 	}
-	if a.fallback.active && (a.owner == nil || e.silent(a.owner, now)) {
+	// What a former owner's silence left does not count with another one: see bind.
+	if o := e.ownerOf(a.part); a.fallback.active && a.owner == o && (o == nil || e.silent(o, now)) {
 		return false
 	}
 	if phi := a.limit.spec.Overshoot; phi > 0 && a.heard && a.limit.perNs > 0 {
@@ -318,9 +324,7 @@ func (e *Engine) sweepLedgers(now int64, budget int) {
 			// A straggler must not find a ledger that has forgotten what it says: it would be charged again.
 			if p.isFull(x, now) && p.baseIsFull(x, now) && !x.heirDue && x.telling == nil && x.recalling == nil && x.quietSince() < now-10*e.tick && !e.heirKeeps(p, x) {
 				e.unstore(p, k, x)
-				if x.heirMissing {
-					p.missing--
-				}
+				p.notMissing(x)
 				e.stats.swept.Add(1)
 			} else {
 				e.weigh(p, x)
