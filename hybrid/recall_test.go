@@ -39,8 +39,9 @@ func TestIdleCreditIsCalledBack(t *testing.T) {
 }
 
 // TestCreditThatFallsIdleIsCalledBackForWhoWasRefused: a node is refused while others have just used the key and hold more of it. They use no
-// more; so within a second it hears that there is enough, long before the key would have refilled.
+// more; so it hears that there is enough when the owner has looked four times and told it, long before the key would have refilled.
 func TestCreditThatFallsIdleIsCalledBackForWhoWasRefused(t *testing.T) {
+	shown := false
 	for last := range 3 {
 		t.Run(fmt.Sprintf("node %d", last), func(t *testing.T) {
 			w := quiet(t, 3, 0, testSpec(1, 40)) // 1/s
@@ -57,17 +58,21 @@ func TestCreditThatFallsIdleIsCalledBackForWhoWasRefused(t *testing.T) {
 			const cost = 40 - 24 - 1 // all that is left, nearly
 			free, out := w.balance(k)
 			if one.ask(k, cost).OK {
-				t.Fatalf("%.1f in the pool and %.0f out: a cost of %d passed at once, so the test shows nothing", free, out, cost)
+				t.Skipf("%.1f in the pool and %.0f out: a cost of %d passed at once", free, out, cost) // with this seed nobody holds more than was used
 			}
-			w.sleep(sec)
+			shown = true
+			w.sleep((lateRecallLooks*lateRecallTicks + 2) * tick) // the first was told to wait for 6 s
 			if d := one.ask(k, cost); !d.OK {
 				free, out = w.balance(k)
-				t.Errorf("a cost of %d is refused a second later (%.1f in the pool, %.0f out): %+v", cost, free, out, d)
+				t.Errorf("a cost of %d is still refused (%.1f in the pool, %.0f out): %+v", cost, free, out, d)
 			}
 			if x := w.worst(); x > 1e-6 {
 				t.Errorf("excess %.3f", x)
 			}
 		})
+	}
+	if !shown {
+		t.Error("nobody was refused at once, so the test shows nothing")
 	}
 }
 
