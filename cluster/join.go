@@ -138,7 +138,7 @@ func (c *Cluster) contact(a netip.AddrPort) error {
 		return fmt.Errorf("%w%s", ErrMismatch, strings.TrimSpace(rest))
 	}
 	if strings.Contains(text, "encrypt") || strings.Contains(text, "decrypt") {
-		return fmt.Errorf("%w: seed %s has another secret or none", ErrSecret, a)
+		return fmt.Errorf("%w: seed %s has another secret or none; give this node the secret that the others use", ErrSecret, a)
 	}
 	return fmt.Errorf("cluster: %s: %w", a, err)
 }

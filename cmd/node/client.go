@@ -279,6 +279,6 @@ func forget(ctx context.Context, c console, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "forgot %s\n", name)
+	fmt.Fprintf(c.out, "forgot %s; the others have its share in about two seconds\n", name)
 	return nil
 }

@@ -27,14 +27,20 @@ func TestWrongUseEndsWith2AndSaysHowToGetHelp(t *testing.T) {
 	}{
 		{nil, "usage: jatah COMMAND"},
 		{[]string{"frobnicate"}, `there is no command "frobnicate"`},
-		{[]string{"serve", "--colour"}, "see: jatah serve -h"},
-		{[]string{"serve", "now"}, "takes no arguments"},
+		{[]string{"serv"}, `there is no command "serv": did you mean serve?`},
+		{[]string{"serve", "--colour"}, "there is no flag --colour\nsee: jatah serve -h"},
+		{[]string{"serve", "--limti", "api=1/s"}, "there is no flag --limti: did you mean --limit?"},
+		{[]string{"serve", "--http"}, "--http stands at the end, and needs a value"},
+		{[]string{"serve", "now.yaml"}, `takes no arguments, was given ["now.yaml"]; a file of configuration is named by --config`},
 		{[]string{"serve", "--log-format", "xml"}, "neither text nor json"},
-		{[]string{"serve", "--log-level", "loud"}, "log-level"},
+		{[]string{"serve", "--log-level", "loud"}, `--log-level: "loud" will not do: write debug, info, warn or error`},
 		{[]string{"check"}, "needs exactly: FILE"},
 		{[]string{"take", "api"}, "needs exactly: LIMIT KEY"},
 		{[]string{"take", "api", "u1", "--cost", "2"}, "flags come first"},
-		{[]string{"take", "--cost", "many", "api", "u1"}, "see: jatah take -h"},
+		{[]string{"take", "--cost", "many", "api", "u1"}, `--cost: "many" will not do: write a whole number, such as 10` + "\nsee: jatah take -h"},
+		{[]string{"top", "--watch", "1"}, `--watch: "1" will not do: write a number with its unit, such as 500ms`},
+		{[]string{"math", "--rate", "x"}, `--rate: "x" will not do: malformed rate "x": want tokens per duration`},
+		{[]string{"key"}, "needs one of: new | list | rotate"},
 		{[]string{"forget"}, "needs exactly: NODE"},
 		{[]string{"top", "api"}, "takes no arguments"},
 		{[]string{"top", "--watch", "10ms"}, "--watch 10ms is too short: write 500ms or more"},
@@ -57,8 +63,13 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 	for _, cmd := range commands() {
 		for _, args := range [][]string{{cmd.name, "-h"}, {cmd.name, "--help"}, {"help", cmd.name}} {
 			code, out, err := runCommand(nil, args...)
-			if code != 0 || !strings.HasPrefix(out, "usage: jatah "+cmd.name+" ") || err != "" {
+			if code != 0 || !strings.HasPrefix(out, "usage: jatah "+cmd.name) || strings.Contains(out, "[flags]") != strings.Contains(out, "\n  --") || err != "" {
 				t.Errorf("%q: code %d, out %q, err %q", args, code, out, err)
+			}
+			for _, name := range []string{"count", "name", "rate", "mode", "time"} { // it stands after the flag already
+				if strings.Contains(out, "; "+name+"\n") || strings.Contains(out, "; "+name+" (") {
+					t.Errorf("%q: a line ends with the name of its value: %s", args, out)
+				}
 			}
 		}
 	}

@@ -99,7 +99,7 @@ func TestKeyRefusesWhatItCannotDo(t *testing.T) {
 		want string
 		args []string
 	}{
-		{exitUsage, "needs exactly: new | list | rotate", nil},
+		{exitUsage, "needs one of: new | list | rotate", nil},
 		{exitUsage, `"turn" is none of`, []string{"turn"}},
 		{exitUsage, "needs --file", []string{"list"}},
 		{exitUsage, "needs --file", []string{"rotate"}},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -11,7 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
+	"time"
 	_ "time/tzdata" // calendars need zones, also in a container without any files
+
+	"github.com/jatah-io/jatah/internal/definition"
 )
 
 const (
@@ -104,8 +108,23 @@ func run(ctx context.Context, c console, args []string) int {
 			return report(c.err, cmd.run(ctx, c, args[1:]))
 		}
 	}
-	fmt.Fprintf(c.err, "jatah: there is no command %q; `jatah help` lists them\n", args[0])
+	fmt.Fprintf(c.err, "jatah: there is no command %q%s\n", args[0], cmp.Or(meant(args[0], commandNames()), "; `jatah help` lists them"))
 	return exitUsage
+}
+
+func commandNames() (names []string) {
+	for _, cmd := range commands() {
+		names = append(names, cmd.name)
+	}
+	return names
+}
+
+// meant asks about the known word that is nearly the given one; "" if none is.
+func meant(word string, known []string) string {
+	if near := definition.Nearest(word, known); near != "" {
+		return ": did you mean " + near + "?"
+	}
+	return ""
 }
 
 // report prints an error and returns the exit code for it.
@@ -174,7 +193,7 @@ func (f *flagSet) parse(c console, args []string, arguments int) error {
 		f.help(c.out)
 		return err
 	case err != nil:
-		return usageError{f.cmd.name, err}
+		return usageError{f.cmd.name, f.plain(err)}
 	}
 	for _, done := range f.parsed {
 		done(c.environ)
@@ -188,20 +207,71 @@ func (f *flagSet) parse(c console, args []string, arguments int) error {
 		}
 	}
 	if arguments == 0 {
-		return usageError{f.cmd.name, fmt.Errorf("takes no arguments, was given %q", f.Args())}
+		hint := ""
+		if f.Lookup("config") != nil {
+			hint = "; a file of configuration is named by --config"
+		}
+		return usageError{f.cmd.name, fmt.Errorf("takes no arguments, was given %q%s", f.Args(), hint)}
+	}
+	if strings.Contains(f.cmd.args, " | ") {
+		return usageError{f.cmd.name, fmt.Errorf("needs one of: %s", f.cmd.args)}
 	}
 	return usageError{f.cmd.name, fmt.Errorf("needs exactly: %s", f.cmd.args)}
 }
 
+// plain says in the words of this program what package flag found.
+func (f *flagSet) plain(err error) error {
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		var known []string
+		f.VisitAll(func(one *flag.Flag) { known = append(known, "--"+one.Name) })
+		name = "--" + strings.TrimPrefix(name, "-")
+		return fmt.Errorf("there is no flag %s%s", name, meant(name, known))
+	}
+	if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
+		return fmt.Errorf("--%s stands at the end, and needs a value after it", strings.TrimPrefix(name, "-"))
+	}
+	// invalid value "x" for flag -cost: parse error
+	quoted, rest, ok := strings.Cut(strings.TrimPrefix(text, "invalid value "), " for flag -")
+	name, reason, named := strings.Cut(rest, ": ")
+	one := f.Lookup(name)
+	if !ok || !named || one == nil {
+		return err
+	}
+	if get, ok := one.Value.(flag.Getter); ok {
+		switch get.Get().(type) {
+		case int, int64:
+			reason = "write a whole number, such as 10"
+		case time.Duration:
+			reason = "write a number with its unit, such as 500ms, 2s or 1m"
+		}
+	}
+	if name == "log-level" {
+		reason = "write debug, info, warn or error"
+	}
+	return fmt.Errorf("--%s: %s will not do: %s", name, quoted, reason)
+}
+
 func (f *flagSet) help(w io.Writer) {
-	line := "usage: jatah " + f.cmd.name + " [flags]"
+	line := "usage: jatah " + f.cmd.name
+	flags := 0
+	f.VisitAll(func(*flag.Flag) { flags++ })
+	if flags > 0 {
+		line += " [flags]"
+	}
 	if f.cmd.args != "" {
 		line += " " + f.cmd.args
 	}
-	fmt.Fprintf(w, "%s\n\n%s\n\n", line, f.text)
+	fmt.Fprintf(w, "%s\n\n%s\n", line, f.text)
+	if flags == 0 {
+		return
+	}
+	fmt.Fprintln(w)
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	f.VisitAll(func(one *flag.Flag) {
 		name, usage := flag.UnquoteUsage(one)
+		// Where the sentence has no place for the name of its value, that stands behind it.
+		usage = strings.TrimSuffix(usage, "; "+name)
 		if name != "" {
 			name = " " + strings.ToUpper(name)
 		}

@@ -45,6 +45,19 @@ var switches = map[string]string{
 	"log_refusals":     "log who is refused, for each limit at most one line a second",
 }
 
+// purposes says what the flags are for of which the configuration says only how their value is written, and what counts without them.
+var purposes = map[string]string{
+	"http":                  "where the HTTP API and the dashboard are, such as " + config.DefaultHTTP + ", which is the default",
+	"node":                  "a name that no other node of the cluster has, such as n1 (default the host name)",
+	"cluster.name":          "the cluster's name: a node joins no other (default jatah)",
+	"cluster.bind":          "where the other nodes reach this one, by UDP and TCP, such as " + config.DefaultBind + ", which is the default where any flag says something of a cluster",
+	"cluster.sync_interval": "how often nodes tell each other what they used; the same on all (default 100ms)",
+	"cluster.ask_timeout":   "how long a decision waits for the owner of its key (default 50ms)",
+	"cluster.grace":         "how long the share of a node that failed is kept for it: a duration or never (default 60s)",
+	"tls.client_auth":       "what clients must show if there is --tls-client-ca: a certificate (require), or a good one or none (request)",
+	"tls.min_version":       "the least version of TLS: 1.2 or 1.3",
+}
+
 // settings collects the flags of serve that are fields of the configuration.
 type settings struct{ given []config.Setting }
 
@@ -65,7 +78,7 @@ func (s *settings) add(f config.Flag, value string) error {
 
 func (s *settings) register(flags *flagSet) {
 	for _, f := range config.Flags() {
-		usage := f.Want
+		usage := cmp.Or(purposes[f.Path], f.Want)
 		if f.List {
 			usage += "; may be repeated"
 		}

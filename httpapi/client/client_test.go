@@ -307,7 +307,7 @@ func TestProblemsAreMatched(t *testing.T) {
 	if !errors.Is(err, client.ErrUnknownLimit) || errors.Is(err, client.ErrUnknownPlan) || errors.Is(err, client.ErrConflict) || errors.Is(err, client.ErrUncertain) {
 		t.Error(err)
 	}
-	if want := `client: http://n1 answered 404 Not Found: No limit is named "apo"; this node knows api (limit)`; err.Error() != want {
+	if want := `client: http://n1 answered 404 Not Found for limit: No limit is named "apo"; this node knows api`; err.Error() != want {
 		t.Errorf("%q", err)
 	}
 	for _, r := range []client.Request{

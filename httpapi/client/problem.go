@@ -72,11 +72,11 @@ func (p *Problem) Error() string {
 	} else if p.Title != "" {
 		b.WriteString(" " + p.Title)
 	}
+	if p.Field != "" {
+		b.WriteString(" for " + p.Field)
+	}
 	if p.Detail != "" {
 		b.WriteString(": " + strings.TrimSuffix(p.Detail, "."))
-	}
-	if p.Field != "" {
-		b.WriteString(" (" + p.Field + ")")
 	}
 	return b.String()
 }

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"strings"
@@ -182,5 +184,30 @@ func TestAClientTrustsTheAuthorityItIsGiven(t *testing.T) {
 	var unknown *tls.CertificateVerificationError
 	if _, err := c.Take(t.Context(), one); !errors.As(err, &unknown) || len(d.heard) != 1 {
 		t.Errorf("without it: %v, heard %q", err, d.heard)
+	}
+}
+
+// roundTrip is a transport that fails as it says.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestWhoIsNotLetInHasDoneNothing: in TLS 1.3 a client learns that its certificate is not wanted when it has written its request, which nobody has read then.
+func TestWhoIsNotLetInHasDoneNothing(t *testing.T) {
+	for text, uncertain := range map[string]bool{
+		"tls: certificate required": false, "tls: bad certificate": false, "tls: unknown certificate authority": false,
+		"tls: bad record MAC": true,
+	} {
+		fails := roundTrip(func(r *http.Request) (*http.Response, error) {
+			httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{})
+			return nil, &net.OpError{Op: "remote error", Err: errors.New(text)}
+		})
+		c, err := client.New(client.Config{Addrs: []string{"https://n1"}, HTTP: &http.Client{Transport: fails}, Retry: client.Retry{Attempts: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Take(t.Context(), one); err == nil || errors.Is(err, client.ErrUncertain) != uncertain {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }

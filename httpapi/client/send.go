@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -258,6 +259,11 @@ func (w *wire) fateOf(err error) fate {
 	var op *net.OpError
 	var dns *net.DNSError
 	if !w.got.Load() && (errors.As(err, &dns) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")) {
+		return unsent
+	}
+	// In TLS 1.3 a client learns only with its first read that the other side does not like its certificate, or the lack of one. Nobody has looked
+	// at the request then: it would have been read after the handshake.
+	if errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Err.Error(), "certificate") {
 		return unsent
 	}
 	return unknown

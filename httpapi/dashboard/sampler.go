@@ -89,7 +89,7 @@ func (s *sampler) runWhole(f *feed) {
 			s.mu.Lock()
 			s.who = answers{c.Missing, c.Unknown}
 			s.mu.Unlock()
-			f.take(time.Now(), c.Nodes)
+			f.take(begun, c.Nodes) // and not when the last of them was given up: those that answered had counted long before
 		}
 		t := time.NewTimer(max(sampleTime-time.Since(begun), sampleTime/10))
 		select {

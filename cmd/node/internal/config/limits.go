@@ -70,7 +70,7 @@ func (l *loader) compactLimit(at place, s string) jatah.Limit {
 		case !ok:
 			l.problem(at, path, "%q is no option: write option=value, such as burst=20", option)
 		case f == nil:
-			l.problem(at, path, "%s", unknownField(key, "a limit", definition.FieldNames(), nil))
+			l.problem(at, path, "%s", unknownField(key, "an option of a limit", definition.FieldNames(), nil))
 		case f.Kind == list && seen[key]:
 			l.problem(at, path+"."+key, "stand first, with + between them: write %s=10/s+500/h", name)
 		case seen[key]:

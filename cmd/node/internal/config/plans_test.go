@@ -116,7 +116,7 @@ func TestMistakesInPlansAreRefusedAtTheirPlace(t *testing.T) {
 	for compact, want := range map[string]string{
 		"api=5/s,plans=pro":     `--limit: limits.api.plans: cannot be written here: define the limit in a file, with plans: {pro: {rate: 10/s, burst: 50}}, and give it with --config`,
 		"api=5/s,overrides=vip": `--limit: limits.api.overrides: cannot be written here: define the limit in a file, with overrides: [{key: vip, plan: pro}]`,
-		"api=5/s,plan=pro":      `--limit: limits.api: "plan" is not a limit: did you mean "plans"?`,
+		"api=5/s,plan=pro":      `--limit: limits.api: "plan" is not an option of a limit: did you mean "plans"?`,
 	} {
 		_, err := Merge(nil, nil, []Setting{{"--limit", "limits", compact}})
 		if err == nil || !strings.Contains(err.Error(), want) {

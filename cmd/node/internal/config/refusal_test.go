@@ -129,7 +129,7 @@ var refusals = []struct {
 	{name: "bad limits in a variable", env: []string{"JATAH_LIMITS=api;b=5/s,burst;c=5/s,brust=3;d=5/s,burst=1,burst=2;e=;f=5/s;f=6/s;g=5/s,name=h"},
 		want: []string{`JATAH_LIMITS: limits: "api" is no limit: write NAME=RATE, such as api=100/min`,
 			`JATAH_LIMITS: limits.b: "burst" is no option: write option=value`,
-			`JATAH_LIMITS: limits.c: "brust" is not a limit: did you mean "burst"?`,
+			`JATAH_LIMITS: limits.c: "brust" is not an option of a limit: did you mean "burst"?`,
 			`JATAH_LIMITS: limits.d.burst: is given twice`,
 			`JATAH_LIMITS: limits: "e=" is no limit`,
 			`JATAH_LIMITS: limits.f: the limit "f" is defined twice, here and at JATAH_LIMITS`,

@@ -146,7 +146,7 @@ func (l *loader) readSecret(read func(path string) ([]byte, error)) {
 	at := l.at[secretFilePath]
 	data, err := read(path)
 	if err != nil {
-		l.problem(at, secretFilePath, "%v", err)
+		l.problem(at, secretFilePath, "%v%s", err, ifAbsent(err, "copy it from another node, or make the first with: (umask 077; jatah key new > "+path+")"))
 		return
 	}
 	secrets, err := ParseSecrets(data)

@@ -157,7 +157,7 @@ func (l *loader) readSecurity(read func(name string) extra) {
 	}
 	file, at := read(l.cfg.TokensFile), l.at[tokensFilePath]
 	if file.err != nil {
-		l.problem(at, tokensFilePath, "%v", file.err)
+		l.problem(at, tokensFilePath, "%v%s", file.err, ifAbsent(file.err, "its form is tokens: ["+strings.TrimPrefix(tokenForm, "- ")+"]"))
 		return
 	}
 	plain := false

@@ -118,10 +118,18 @@ func (s *Sources) readMain(read func(path string) ([]byte, error)) {
 	s.main, s.mainErr = nil, nil
 	data, err := read(s.path)
 	if err != nil {
-		s.mainErr = fmt.Errorf("config: %w", err)
+		s.mainErr = fmt.Errorf("config: %w%s", err, ifAbsent(err, "name one that is there, or leave it out and say all by flags and variables"))
 		return
 	}
 	s.main = &Document{Name: s.path, Data: data}
+}
+
+// ifAbsent is what to do about a file that is not there; "" if something else is wrong with it.
+func ifAbsent(err error, remedy string) string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return "; " + remedy
+	}
+	return ""
 }
 
 // findFiles finds out which directory and other files count, from all that is said about them.
