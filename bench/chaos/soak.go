@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	soakRate = 4000             // keys a second
-	restTime = 30 * time.Second // for which a plateau is sampled
+	roundTime = 250 * time.Second // in which all keys are asked for once; the first time in half of it
+	restTime  = 30 * time.Second  // for which a plateau is sampled
 )
 
 // plateau is the whole cluster when all nodes have been up for a whole round of all keys: medians over restTime, summed over the nodes.
@@ -58,7 +58,7 @@ func (r *run) soak(ctx context.Context) error {
 	r.walk = &walk{load: r.load, nodes: r.c.regular(), took: make([]uint16, r.o.Keys)}
 	var running sync.WaitGroup
 	running.Go(func() { r.load.run(loading) })
-	running.Go(func() { r.walk.run(loading, soakRate) })
+	running.Go(func() { r.walk.run(loading, float64(r.o.Keys)/roundTime.Seconds()) })
 	running.Go(func() { r.watch.run(loading, 5*time.Second) })
 	running.Go(func() { r.lookOut(loading) })
 	r.started = r.load.now()

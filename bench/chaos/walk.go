@@ -22,11 +22,11 @@ type walk struct {
 const walkBatch = 500
 
 // run walks at so many keys a second until ctx ends; in the first round it is twice as fast.
-func (w *walk) run(ctx context.Context, perSecond int) {
+func (w *walk) run(ctx context.Context, perSecond float64) {
 	requests := make([]client.Request, walkBatch)
 	begin, sent := time.Now(), 0
 	for ctx.Err() == nil {
-		speed := 2
+		speed := 2.0
 		if w.passes.Load() > 0 {
 			speed = 1
 		}
@@ -38,7 +38,7 @@ func (w *walk) run(ctx context.Context, perSecond int) {
 			w.batch(ctx, first, requests[:n])
 			sent += n
 			w.walked.Add(int64(n))
-			due := begin.Add(time.Duration(float64(sent) / float64(perSecond*speed) * float64(time.Second)))
+			due := begin.Add(time.Duration(float64(sent) / (perSecond * speed) * float64(time.Second)))
 			if late := time.Since(due); late > time.Second { // what could not be sent is not made up for
 				begin = begin.Add(late)
 			}
