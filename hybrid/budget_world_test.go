@@ -33,7 +33,7 @@ func budgetWorld(t *testing.T, seed uint64) {
 	nodes := 1 + int(seed%3)
 	w := newWorld(t, seed, nodes, 1, specs[0], 1)
 	policy := Overflow(w.rng.IntN(Overflows))
-	bound := int64(24<<10 + w.rng.IntN(100<<10))
+	bound := int64(64<<10 + w.rng.IntN(60<<10)) // tables that are empty take half of the least
 	w.hook = func(e *Engine) {
 		e.cfg.Overflow = policy
 		e.budget = budget.New(int64(w.rng.IntN(2)*200), bound, reserveOf(bound, policy))
@@ -179,6 +179,19 @@ func budgetWorld(t *testing.T, seed uint64) {
 			})
 		}
 	}
+	for _, n := range w.nodes { // who was away when a limit came back
+		if !n.alive {
+			continue
+		}
+		for _, s := range specs {
+			if _, ok := n.e.Lookup(s.Name); !ok {
+				if _, err := n.e.Define(s); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	w.sleep(sec)
 	for _, n := range w.nodes {
 		if n.alive {
 			for _, s := range specs {
