@@ -84,6 +84,9 @@ func (r *reloader) start(ctx context.Context, hangup <-chan os.Signal) (stop fun
 	go func() {
 		defer close(done)
 		r.run(ctx, changed, pollTime)
+		if w != nil {
+			_ = w.Close() // nothing more is to be told
+		}
 	}()
 	return func() {
 		cancel()
@@ -91,10 +94,6 @@ func (r *reloader) start(ctx context.Context, hangup <-chan os.Signal) (stop fun
 		case <-done:
 		case <-time.After(stopTime):
 			r.log.Warn("the configuration is still being read; left at that")
-			return
-		}
-		if w != nil {
-			_ = w.Close() // the process ends
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestBadConfigurationEndsWith1AndBadUseWith2(t *testing.T) {
 		{[]string{"serve", "--http", used.Addr().String()}, 1, []string{used.Addr().String(), "another process", "--http"}},
 		{[]string{"serve", "--http", "127.0.0.1:0", "--bind", used.Addr().String()}, 1, []string{used.Addr().String(), "--bind"}},
 		{[]string{"serve", "--colour", "red"}, 2, []string{"colour", "serve -h"}},
-		{[]string{"sevre"}, 2, []string{"sevre", "help"}},
+		{[]string{"sevre"}, 2, []string{"sevre", "did you mean serve?"}},
 		{nil, 2, []string{"usage:"}},
 	} {
 		code, out, errs := program(t, c.args...)
