@@ -27,9 +27,6 @@ func budgetWorld(t *testing.T, seed uint64) {
 		{Name: "log", Rate: bucket.Per(20, 20*time.Second), Burst: 20, Rule: &bucket.Spec{Algorithm: "sliding_log", Rates: []bucket.Rate{bucket.Per(20, 20*time.Second)}}},
 		{Name: "window", Rate: bucket.Per(6, 10*time.Second), Burst: 6, Mode: Split, Rule: &bucket.Spec{Algorithm: "sliding_window", Rates: []bucket.Rate{bucket.Per(6, 10*time.Second)}}},
 	}
-	jobs := permitSpec(4, 5*time.Second)
-	jobs.Name = "jobs"
-	specs = append(specs, jobs)
 	nodes := 1 + int(seed%3)
 	w := newWorld(t, seed, nodes, 1, specs[0], 1)
 	policy := Overflow(w.rng.IntN(Overflows))
@@ -59,10 +56,7 @@ func budgetWorld(t *testing.T, seed uint64) {
 		keep := all[:0]
 		for _, x := range all {
 			select {
-			case d := <-x.p.done:
-				if d.OK && x.l.def.Load().permits() {
-					x.l.keep(&Permit{l: x.l, key: x.key}, d, time.Second)
-				}
+			case <-x.p.done:
 			default:
 				if x.n.life == x.life && x.n.alive {
 					keep = append(keep, x)
@@ -86,27 +80,21 @@ func budgetWorld(t *testing.T, seed uint64) {
 			}
 			key := fmt.Sprint("key-", w.rng.IntN(40)*w.rng.IntN(40))
 			cost := int64(1 + w.rng.IntN(3))
-			permits := l.def.Load().permits()
-			if permits {
-				cost = 1
-			}
 			switch op := w.rng.IntN(20); {
-			case op == 0 && !permits && l.def.Load().Mode != Split:
+			case op == 0 && l.def.Load().Mode != Split:
 				_, _, _ = n.e.sync(n.clock(), l, key, cost, 0)
-			case op == 1 && !permits && l.def.Load().Mode != Split:
+			case op == 1 && l.def.Load().Mode != Split:
 				_, _, _ = n.e.sync(n.clock(), l, key, 0, cost)
-			case op == 2 && !permits:
-				other, ok := n.e.Lookup(specs[w.rng.IntN(len(specs)-1)].Name)
+			case op == 2:
+				other, ok := n.e.Lookup(specs[w.rng.IntN(len(specs))].Name)
 				if ok {
 					x := n.e.BeginAll([]Take{{l, key, cost}, {other, key, 1}})
 					w.after(w.uniform(20*ms), func() { x.end() })
 				}
 			default:
-				d, p := l.start(l.def.Load(), key, cost)
+				_, p := l.start(l.def.Load(), key, cost)
 				if p != nil {
 					all = append(all, &waiting{n, n.life, l, key, p, w.now})
-				} else if d.OK && permits {
-					l.keep(&Permit{l: l, key: key}, d, time.Second)
 				}
 			}
 			n.settle()
@@ -139,7 +127,7 @@ func budgetWorld(t *testing.T, seed uint64) {
 		w.after(3*sec+i*5*sec+w.uniform(3*sec), func() {
 			s := specs[1+w.rng.IntN(len(specs)-1)]
 			remove := w.rng.IntN(2) == 0
-			if !remove && !s.permits() && s.Rule == nil {
+			if !remove && s.Rule == nil {
 				s.Burst += int64(w.rng.IntN(4))
 			}
 			for _, n := range w.nodes {

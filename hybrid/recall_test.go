@@ -42,9 +42,12 @@ func TestIdleCreditIsCalledBack(t *testing.T) {
 // more; so it hears that there is enough when the owner has looked four times and told it, long before the key would have refilled.
 func TestCreditThatFallsIdleIsCalledBackForWhoWasRefused(t *testing.T) {
 	shown := false
-	for last := range 3 {
-		t.Run(fmt.Sprintf("node %d", last), func(t *testing.T) {
-			w := quiet(t, 3, 0, testSpec(1, 40)) // 1/s
+	for i := range 30 {
+		last, seed := i%3, *firstSeed+uint64(i/3)
+		t.Run(fmt.Sprintf("node %d, seed %d", last, seed), func(t *testing.T) {
+			w := newWorld(t, seed, 3, 0, testSpec(1, 40), 1) // 1/s
+			w.start(3)
+			w.sleep(sec)
 			k := w.keys[0]
 			one := w.nodes[last]
 			for range 12 {
