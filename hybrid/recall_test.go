@@ -41,6 +41,9 @@ func TestIdleCreditIsCalledBack(t *testing.T) {
 // TestCreditThatFallsIdleIsCalledBackForWhoWasRefused: a node is refused while others have just used the key and hold more of it. They use no
 // more; so it hears that there is enough when the owner has looked four times and told it, long before the key would have refilled.
 func TestCreditThatFallsIdleIsCalledBackForWhoWasRefused(t *testing.T) {
+	if raceDetector {
+		t.Skip("worlds are not run")
+	}
 	shown := false
 	for i := range 30 {
 		last, seed := i%3, *firstSeed+uint64(i/3)
