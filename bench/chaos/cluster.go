@@ -33,8 +33,8 @@ type cluster struct {
 // patience is how long a try may take, and so how long a node need not answer after it was paused.
 const patience = 2 * time.Second
 
-// newCluster prepares the cluster in a directory; start starts it.
-func newCluster(dir, program string, size int, limits []string) (*cluster, error) {
+// newCluster prepares the cluster in a directory; start starts it. With disks each node has a small one of its own, where that can be had.
+func newCluster(dir, program string, size int, limits []string, disks bool) (*cluster, error) {
 	c := &cluster{size: size, limits: limits, churn: 1, secret: filepath.Join(dir, "secret")}
 	key := make([]byte, 32)
 	rand.Read(key)
@@ -54,7 +54,7 @@ func newCluster(dir, program string, size int, limits []string) (*cluster, error
 	}
 	c.web = newWeb(dial)
 	c.web.MaxIdleConnsPerHost, c.web.IdleConnTimeout = 64, 30*time.Second
-	c.disks = c.lab != nil
+	c.disks = disks && c.lab != nil
 	for i := range size + 1 {
 		n := &node{index: i, name: nodeName(i), dir: filepath.Join(dir, nodeName(i)), program: program, place: here}
 		if c.lab != nil {

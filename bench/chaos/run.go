@@ -107,7 +107,7 @@ func (r *run) prepare(dir, program string) error {
 	for _, l := range r.rules {
 		lines = append(lines, l.definition())
 	}
-	c, err := newCluster(dir, program, r.o.Nodes, lines)
+	c, err := newCluster(dir, program, r.o.Nodes, lines, r.o.Soak == 0) // a soak fills no disk, and has too many keys for a small one
 	if err != nil {
 		return err
 	}
