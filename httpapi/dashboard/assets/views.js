@@ -105,7 +105,7 @@ export class Events {
 		this.seen = fresh[fresh.length - 1].seq;
 		this.list = [...fresh.reverse(), ...this.list].slice(0, 100);
 		put($("events-note"), this.list.length === 1 ? "1 since the start" : "newest first");
-		rows($("events"), this.list, (e) => e.seq + " " + e.time, (e) => {
+		rows($("events"), this.list, (e) => [e.seq, e.time, e.kind, e.text].join(" "), (e) => {
 			const li = el("li", e.warn ? "warn" : good.has(e.kind) ? "good" : "");
 			const at = el("time", "", time(e.time));
 			at.dateTime = new Date(e.time).toISOString();
