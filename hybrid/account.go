@@ -33,7 +33,7 @@ type account struct {
 	g, r, u  int64
 	held     int64      // tokens of credit that take-alls have set aside, see hold
 	recalled bool       // the owner wanted it back meanwhile
-	kept     bool       // a take-all is at it: room for its other keys is not made here
+	pinned   bool       // a take-all is at it: room for its other keys is not made here
 	was      generation // of the owner before: credit that this owner may grant anew, if it was handed over
 	ack      counters   // as the owner has echoed them
 	sent     counters   // as reported last
@@ -152,7 +152,7 @@ func (a *account) spendFree(l *Limit, w uint64, cost int64) (left int64, ok bool
 	case !ok:
 		l.several(cost, -1)
 	case cost == 0:
-		l.root.bulk.Inc()
+		l.bulk.takes.Inc()
 	}
 	return left, ok
 }

@@ -24,7 +24,7 @@
 // that is the only member), takeall.go, hold.go and parent.go (several keys at once), decide.go (no
 // credit: what now), recall.go (credit that others do not use), room.go and overflow.go (keys that there is no room for), ask.go (waiting for the owner), account.go, accounts.go, ledger.go and meter.go (the two sides), partition.go (which shares the owner
 // holds), lend.go (to whom this node lends), fallback.go (the owner is silent), local.go (who decides alone), tick.go, receive.go, view.go
-// (membership and K), handoff.go and standby.go (changes of owner), began.go (a cluster that starts), save.go and restore.go (a stop of
+// (membership and K), handoff.go, standby.go and copies.go (changes of owner), began.go (a cluster that starts), save.go and restore.go (a stop of
 // the whole cluster), held.go (what differs for permits), permit.go and forward.go (the permits themselves), top.go (who uses most), signs.go (what happens to the node), durations.go and stats.go (counters), message.go, decode.go and wire.go
 // (the wire).
 //

@@ -18,35 +18,32 @@ import (
 // Limit is a handle on one limit of an engine. Get it from Engine.Define; safe for any number of
 // goroutines; must not be copied.
 type Limit struct {
-	e          *Engine
-	root       *Limit                     // of a plan: the limit it belongs to; else itself
-	plan       string                     // "": the limit itself
-	plans      *atomic.Pointer[planTable] // nil: neither plans nor overrides
-	whole      atomic.Pointer[splitShare] // where this node is alone and there are plans
-	spec       Spec                       // changed only with all of Engine.mu; read through def on the way without it
-	perNs      float64
-	params     *bucket.Params // of one token bucket
-	def        atomic.Pointer[Spec]
-	keys       *keytable.Table[purse] // of all keys that this node has credit or an account of, or that are solo
-	quick      atomic.Pointer[quick]
-	buckets    *bucket.Table                      // alone and split: the bare bucket
-	alg        *bucket.Algorithm                  // nil: a token bucket; changed only with all of Engine.mu
-	meters     *atomic.Pointer[bucket.MeterTable] // alone and split, where it is another rule
-	split      atomic.Pointer[splitShare]
-	counts     [2][Sources]*xsync.Counter // decisions: denied, allowed; without those on credit
-	spent      int64                      // tokens spent on credit without the lock: decisions, but for bulk. Under Engine.mu; of the root
-	bulk       *xsync.Counter             // decisions on credit whose cost was not 1
-	bulkTokens *xsync.Counter             // and what they cost
-	undone     *xsync.Counter             // of these, those that found too little credit
-	unspent    *xsync.Counter             // and what they would have cost
-	onCredit   uint64                     // decisions on credit that were reported last, under Engine.mu
-	dryRun     *xsync.Counter
-	near       *xsync.Counter // decisions that left little, see nearly
-	top        *top           // shared with the plans
-	gone       *atomic.Bool
-	parent     *atomic.Pointer[Limit]
-	warned     atomic.Bool // that an owner does not know the limit
-	crowded    atomic.Bool // it was said that a log is too small
+	e        *Engine
+	root     *Limit                     // of a plan: the limit it belongs to; else itself
+	plan     string                     // "": the limit itself
+	plans    *atomic.Pointer[planTable] // nil: neither plans nor overrides
+	whole    atomic.Pointer[splitShare] // where this node is alone and there are plans
+	spec     Spec                       // changed only with all of Engine.mu; read through def on the way without it
+	perNs    float64
+	params   *bucket.Params // of one token bucket
+	def      atomic.Pointer[Spec]
+	keys     *keytable.Table[purse] // of all keys that this node has credit or an account of, or that are solo
+	quick    atomic.Pointer[quick]
+	buckets  *bucket.Table                      // alone and split: the bare bucket
+	alg      *bucket.Algorithm                  // nil: a token bucket; changed only with all of Engine.mu
+	meters   *atomic.Pointer[bucket.MeterTable] // alone and split, where it is another rule
+	split    atomic.Pointer[splitShare]
+	counts   [2][Sources]*xsync.Counter // decisions: denied, allowed; without those on credit
+	spent    int64                      // tokens spent on credit without the lock: decisions, but for bulk. Under Engine.mu; of the root
+	bulk     *bulkCount                 // shared with the plans
+	onCredit uint64                     // decisions on credit that were reported last, under Engine.mu
+	dryRun   *xsync.Counter
+	near     *xsync.Counter // decisions that left little, see nearly
+	top      *top           // shared with the plans
+	gone     *atomic.Bool
+	parent   *atomic.Pointer[Limit]
+	warned   atomic.Bool // that an owner does not know the limit
+	crowded  atomic.Bool // it was said that a log is too small
 }
 
 // Validate says what is wrong with a definition.
@@ -117,7 +114,7 @@ func (e *Engine) Define(s Spec) (*Limit, error) {
 	now := e.now()
 	l, ok := e.limits.Load(s.Name)
 	if !ok {
-		l = &Limit{e: e, keys: keytable.NewIn[purse](e.budget), bulk: xsync.NewCounter(), bulkTokens: xsync.NewCounter(), undone: xsync.NewCounter(), unspent: xsync.NewCounter(), buckets: bucket.NewTableIn(own.params, e.budget), dryRun: xsync.NewCounter(), near: xsync.NewCounter(),
+		l = &Limit{e: e, keys: keytable.NewIn[purse](e.budget), bulk: newBulkCount(), buckets: bucket.NewTableIn(own.params, e.budget), dryRun: xsync.NewCounter(), near: xsync.NewCounter(),
 			meters: &atomic.Pointer[bucket.MeterTable]{}, plans: &atomic.Pointer[planTable]{}, gone: &atomic.Bool{}, parent: &atomic.Pointer[Limit]{}, top: newTop(now)}
 		l.root = l
 		for i := range l.counts {

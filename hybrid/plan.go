@@ -207,7 +207,7 @@ func compilePlans(s Spec) (own compiled, plans map[string]compiled, err error) {
 
 // newPlan makes a plan of l. Everything but the amounts is shared.
 func (l *Limit) newPlan(name string) *Limit {
-	return &Limit{e: l.e, root: l, plan: name, keys: l.keys, bulk: l.bulk, bulkTokens: l.bulkTokens, undone: l.undone, unspent: l.unspent, buckets: l.buckets, meters: l.meters, plans: l.plans, gone: l.gone, parent: l.parent,
+	return &Limit{e: l.e, root: l, plan: name, keys: l.keys, bulk: l.bulk, buckets: l.buckets, meters: l.meters, plans: l.plans, gone: l.gone, parent: l.parent,
 		counts: l.counts, dryRun: l.dryRun, near: l.near, top: l.top}
 }
 

@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/puzpuzpuz/xsync/v4"
+
 	"github.com/jatah-io/jatah/bucket"
 )
 
@@ -162,7 +164,7 @@ func (l *Limit) OnCredit(d *Decision, key string, cost int64) bool {
 		}
 	}
 	if cost == 0 {
-		l.root.bulk.Inc()
+		l.bulk.takes.Inc()
 	}
 	rest := min(max(0, p.balance.Load())+left, q.burst)
 	d.OK, d.Mode, d.Remaining, d.MaxExcess = true, q.mode, rest, q.maxExcess
@@ -196,16 +198,34 @@ func (l *Limit) spendAgain(p *purse, w uint64, key string, cost int64) (left int
 	return left, ok
 }
 
-// several notes a take on credit whose cost is not 1, or with n -1 that it came to nothing: decisions on credit are counted by what was spent. It comes
-// before the take, and counts what came to nothing apart, so that Stats, which looks the other way round, never sees tokens for decisions.
+// bulkCount counts decisions on credit whose cost is not 1: all others are counted by what was spent. A take counts before it spends, and apart from that
+// if it came to nothing, so that Stats, which looks the other way round, never sees tokens for decisions.
+type bulkCount struct {
+	takes, tokens   *xsync.Counter // and what they cost
+	undone, unspent *xsync.Counter // of these, those that found too little credit
+}
+
+func newBulkCount() *bulkCount {
+	return &bulkCount{xsync.NewCounter(), xsync.NewCounter(), xsync.NewCounter(), xsync.NewCounter()}
+}
+
+// beyond is by how much there were more decisions than tokens were spent; negative where most cost more than 1.
+func (b *bulkCount) beyond() int64 {
+	n := b.unspent.Value() // each before what is written before it
+	n -= b.undone.Value()
+	n += b.takes.Value()
+	return n - b.tokens.Value()
+}
+
+// several notes a take on credit whose cost is not 1, or with n -1 that it came to nothing.
 func (l *Limit) several(cost, n int64) {
 	switch {
 	case cost <= 1: // a look spends nothing, and is counted once it has come to something
 	case n > 0:
-		l.root.bulkTokens.Add(cost)
-		l.root.bulk.Inc()
+		l.bulk.tokens.Add(cost)
+		l.bulk.takes.Inc()
 	default:
-		l.root.undone.Inc()
-		l.root.unspent.Add(cost)
+		l.bulk.undone.Inc()
+		l.bulk.unspent.Add(cost)
 	}
 }

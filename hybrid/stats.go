@@ -87,10 +87,7 @@ func (e *Engine) Stats() Stats {
 	s.InFlight, s.Accounts, s.Active, s.Ledgers = len(e.asks), e.accounts.n+e.nsolo, len(e.active), e.nledgers+e.nsolo
 	onCredit := map[*Limit]uint64{}
 	e.limits.Range(func(_ string, l *Limit) bool {
-		n := l.unspent.Value() // each before what is written before it: see several
-		n -= l.undone.Value()
-		n += l.bulk.Value()
-		l.onCredit = max(l.onCredit, uint64(max(0, l.spent+n-l.bulkTokens.Value())))
+		l.onCredit = max(l.onCredit, uint64(max(0, l.spent+l.bulk.beyond())))
 		onCredit[l] = l.onCredit
 		return true
 	})

@@ -199,13 +199,13 @@ func (x *All) hold(now int64) {
 	for i := range x.parts {
 		if p := &x.parts[i]; !p.bare && !p.decided {
 			if accounts[i] = e.consider(p, now); accounts[i] != nil {
-				accounts[i].kept = true
+				accounts[i].pinned = true
 			}
 		}
 	}
 	for _, a := range accounts {
 		if a != nil {
-			a.kept = false
+			a.pinned = false
 		}
 	}
 	if x.failed() {

@@ -247,7 +247,7 @@ func (e *Engine) sweepAccounts(now int64, budget int) {
 // forgettable: no credit, nothing owed, nothing to say, no denial that stands, no fallback in use, and
 // no low balance that the allowance must respect.
 func (e *Engine) forgettable(a *account, now int64) bool {
-	if a.kept {
+	if a.pinned {
 		return false
 	}
 	if a.limit.gone.Load() {
