@@ -397,9 +397,8 @@ func (e *Engine) giveBack(a *account, now int64) {
 		return
 	}
 	n := a.drain()
-	if n == 0 {
-		return
-	}
 	a.r += n
-	e.say(a, now)
+	if n > 0 || a.counters() != a.ack { // called back twice: what was said the first time may be lost
+		e.say(a, now)
+	}
 }

@@ -42,12 +42,13 @@ type ledger struct {
 
 	size int64 // bytes that are counted for it; 0: it is not stored
 
-	recallUntil int64 // idle credit has been recalled; wait for it this long
-	heirDue     bool  // changed since it was sent to the heir
-	heirMissing bool  // the heir has never confirmed it
-	heirHas     heirHas
-	telling     *tell // on the list of ledgers that have news for nodes they refused
-	recalling   *lateRecall
+	recallUntil   int64 // idle credit has been recalled; wait for it this long
+	recalledTwice bool
+	heirDue       bool // changed since it was sent to the heir
+	heirMissing   bool // the heir has never confirmed it
+	heirHas       heirHas
+	telling       *tell // on the list of ledgers that have news for nodes they refused
+	recalling     *lateRecall
 }
 
 // entry is what one lender was granted, consumed, returned and refunded in one generation.

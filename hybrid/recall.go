@@ -4,11 +4,23 @@ package hybrid
 // whether some may come soon.
 func (e *Engine) recall(p *partition, x *ledger, asker *entry, now int64) (came, coming bool) {
 	if now < x.recallUntil {
-		return false, true
+		if !x.recalledTwice && now >= x.recallUntil-recallWait+resendAfter { // who asks says it again as well: something was lost
+			x.recalledTwice = true
+			came, _ = e.callBack(p, x, asker, now)
+		}
+		return came, true
 	}
 	if now < x.recallUntil+e.tick {
 		return false, false
 	}
+	if came, coming = e.callBack(p, x, asker, now); coming {
+		x.recallUntil, x.recalledTwice = now+recallWait, false
+	}
+	return came, coming
+}
+
+// callBack takes back this node's own idle credit, and asks the others for theirs.
+func (e *Engine) callBack(p *partition, x *ledger, asker *entry, now int64) (came, coming bool) {
 	for _, y := range x.entries {
 		if y == asker || y.out() < 1 || e.wanted(y, now)*float64(2*e.tick) >= 1 {
 			continue
@@ -25,9 +37,6 @@ func (e *Engine) recall(p *partition, x *ledger, asker *entry, now int64) (came,
 			coming = true
 			e.send(to, &message{re: 0, grants: []grant{e.grantOf(p, x, y, grantRecall, now)}}, now, false)
 		}
-	}
-	if coming {
-		x.recallUntil = now + recallWait
 	}
 	return came, coming
 }

@@ -38,6 +38,39 @@ func TestIdleCreditIsCalledBack(t *testing.T) {
 	}
 }
 
+// TestIdleCreditIsCalledBackTwice: of two tokens one is idle credit of a node, and another node asks for both. What calls it back is lost, or what brings it back:
+// it is said again within the time for which the answer is put off.
+func TestIdleCreditIsCalledBackTwice(t *testing.T) {
+	for _, lost := range []string{"the call", "the return"} {
+		for _, asker := range []string{"owner", "third"} {
+			t.Run(lost+", "+asker, func(t *testing.T) {
+				w := quiet(t, 3, 0, slow(5))
+				k := w.keys[0]
+				owner, idle := w.owner(k), w.others(k)
+				one := map[string]*simNode{"owner": owner, "third": idle[1]}[asker]
+				// Its demand is gone, its credit is not.
+				for range 3 {
+					idle[0].ask(k, 1)
+					w.sleep(2 * tick)
+				}
+				w.sleep(sec)
+				if pool, out := w.balance(k); int64(pool) != 1 || out != 1 || idle[0].credit(k) != 1 {
+					t.Fatalf("the pool has %v, and %v are out, of which the idle node has %d", pool, out, idle[0].credit(k))
+				}
+				link := [2]int{owner.id, idle[0].id}
+				if lost == "the return" {
+					link = [2]int{idle[0].id, owner.id}
+				}
+				w.cut[link] = true
+				w.after(5*ms, func() { delete(w.cut, link) })
+				if d := one.ask(k, 2); !d.OK {
+					t.Errorf("refused while what is missing is idle credit: %+v", d)
+				}
+			})
+		}
+	}
+}
+
 // TestCreditThatFallsIdleIsCalledBackForWhoWasRefused: a node is refused while others have just used the key and hold more of it. They use no
 // more; so it hears that there is enough when the owner has looked four times and told it, long before the key would have refilled.
 func TestCreditThatFallsIdleIsCalledBackForWhoWasRefused(t *testing.T) {
