@@ -33,6 +33,7 @@ type account struct {
 	g, r, u  int64
 	held     int64      // tokens of credit that take-alls have set aside, see hold
 	recalled bool       // the owner wanted it back meanwhile
+	often    bool       // used again within idleTicks: its credit is worth holding for as long
 	pinned   bool       // a take-all is at it: room for its other keys is not made here
 	was      generation // of the owner before: credit that this owner may grant anew, if it was handed over
 	ack      counters   // as the owner has echoed them
@@ -160,6 +161,7 @@ func (a *account) spendFree(l *Limit, w uint64, cost int64) (left int64, ok bool
 // settleSpent counts what was spent without the lock as decisions of the limit.
 func (a *account) settleSpent() {
 	if n := a.expect - a.left(); n != 0 {
+		a.often = true
 		a.expect -= n
 		a.spent += n
 		a.limit.root.spent += n
@@ -215,6 +217,7 @@ func (e *Engine) renew(a *account) {
 	a.gen, a.g, a.r, a.u = e.gen, 0, 0, u
 	a.gain(-owed - a.left()) // a spend needs credit, and there is none
 	a.ack, a.sent, a.sentAt, a.until = counters{}, counters{}, 0, 0
+	a.often = e.again(a, e.lastTick)
 	a.usedC, a.usedAt = owed, e.lastTick // what is owed has been counted as used
 	e.byGen[a.gen] = a
 	e.activate(a)

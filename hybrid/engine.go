@@ -188,6 +188,7 @@ type Engine struct {
 	handSeq      uint64
 	standbySeq   uint64
 	unconfirmed  []*sentStandby
+	heirTurn     int      // the partition whose heir is served first in this tick
 	kept         kept     // from before the cluster stopped
 	undelivered  [][]byte // hand-offs of a node that leaves that were given up
 

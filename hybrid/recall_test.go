@@ -71,6 +71,40 @@ func TestIdleCreditIsCalledBackTwice(t *testing.T) {
 	}
 }
 
+// TestCreditOfAKeyUsedOnceGoesBackSoon: what a node was given beyond what it asked for, it holds while it is likely to be used: for 80 ticks if the key was used
+// twice within such a time, be it from that credit or by asking again, and for 30 if not.
+func TestCreditOfAKeyUsedOnceGoesBackSoon(t *testing.T) {
+	for name, uses := range map[string][]int64{"once": {0}, "at once again": {0, 0}, "again after a second": {0, sec}, "again after 5 s": {0, 5 * sec}, "again after 20 s": {0, 20 * sec}} {
+		t.Run(name, func(t *testing.T) {
+			w := quiet(t, 3, 0, slow(100))
+			k := w.keys[0]
+			n := w.others(k)[0]
+			for _, after := range uses {
+				w.sleep(after)
+				if !n.ask(k, 1).OK {
+					t.Fatal("refused")
+				}
+			}
+			held := 0
+			for n.credit(k) > 0 && held < 200 {
+				w.sleep(tick)
+				held++
+			}
+			want := int(idleTicks)
+			if name == "once" || name == "again after 20 s" {
+				want = courtesyTicks
+			}
+			if held < want || held > want+3 {
+				t.Errorf("held for %d ticks, want %d", held, want)
+			}
+			w.sleep(2 * tick)
+			if pool, out := w.balance(k); !near(pool, float64(100-len(uses))) || out != 0 {
+				t.Errorf("the pool has %v, and %v are out", pool, out)
+			}
+		})
+	}
+}
+
 // TestCreditThatFallsIdleIsCalledBackForWhoWasRefused: a node is refused while others have just used the key and hold more of it. They use no
 // more; so it hears that there is enough when the owner has looked four times and told it, long before the key would have refilled.
 func TestCreditThatFallsIdleIsCalledBackForWhoWasRefused(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jatah-io/jatah/bucket"
@@ -70,6 +71,7 @@ func (e *Engine) Snapshot(now int64, wall time.Time) []byte {
 	s := &saved{wall: wall.UnixNano()}
 	exact := e.closed.Load()
 	e.saveSolo(s, exact, now)
+	s.records = slices.Grow(s.records, e.toSave()) // or all of it is moved again and again, under the lock
 	for _, p := range e.parts {
 		e.mu.Lock()
 		e.savePartition(s, p, exact, now)
@@ -84,6 +86,19 @@ func (e *Engine) Snapshot(now int64, wall time.Time) []byte {
 		return true
 	})
 	return encodeSaved(kindSnapshot, s)
+}
+
+// toSave is about how many records owners and heirs make.
+func (e *Engine) toSave() (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, p := range e.parts {
+		n += len(p.ledgers)
+		if s := e.standby[i]; s != nil {
+			n += len(s.records)
+		}
+	}
+	return n + n/16 + 16
 }
 
 func (l *Limit) saved() savedDef {

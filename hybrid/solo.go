@@ -261,7 +261,8 @@ func (e *Engine) breathe() {
 // tickKeys takes in what was spent on credit since the last tick, and forgets solo keys that are full. It takes the lock for some keys at a time.
 func (e *Engine) tickKeys(now int64) {
 	e.mu.Lock()
-	for n := 0; e.settleSpent(now, soloStep) && n < spentPerTick; n += soloStep {
+	end := now + e.tick/2 // where many want the lock, each turn takes long: the rest must not make the next tick late
+	for n := 0; e.settleSpent(now, soloStep) && n < spentPerTick && e.now() < end; n += soloStep {
 		e.breathe()
 	}
 	e.limits.Range(func(_ string, l *Limit) bool {
@@ -269,7 +270,7 @@ func (e *Engine) tickKeys(now int64) {
 			return true
 		}
 		n := uint64(l.keys.Places())
-		for budget := int(e.ticks*n/sweepTicks - (e.ticks-1)*n/sweepTicks); budget > 0 && e.nsolo > 0; budget -= soloStep {
+		for budget := int(e.ticks*n/sweepTicks - (e.ticks-1)*n/sweepTicks); budget > 0 && e.nsolo > 0 && e.now() < end; budget -= soloStep {
 			e.sweepSolo(l, now, min(budget, soloStep), false)
 			e.breathe()
 		}

@@ -76,7 +76,12 @@ func (e *Engine) changed(p *partition, x *ledger) {
 func (e *Engine) tickStandby(now int64) {
 	e.tickRemoved(now)
 	e.standbyLost(now)
-	for _, p := range e.parts {
+	for _, q := range e.peers {
+		q.standbySent = 0
+	}
+	e.heirTurn = (e.heirTurn + 1) % len(e.parts)
+	for i := range e.parts {
+		p := e.parts[(e.heirTurn+i)%len(e.parts)]
 		if !p.owned {
 			if s := e.standby[p.id]; s != nil && now-s.heardAt > int64(e.grace())+e.settle() && e.grace() > 0 {
 				e.dropStandby(p.id)
@@ -105,7 +110,7 @@ func (e *Engine) tickStandby(now int64) {
 			p.heirDue = p.heirDue[:0]
 			continue
 		}
-		if len(p.heirDue) > 0 {
+		if len(p.heirDue) > 0 && heir.standbySent < standbyPerTick {
 			e.sendStandby(p, heir, now)
 		}
 	}
@@ -132,8 +137,17 @@ const (
 	minState = 100
 )
 
+// standbyPerTick is how many packets of records a tick sends to an heir. A new heir is sent all that there is, which may be a million keys: not at
+// once, or neither the lock nor the heir's socket has room for anything else.
+const standbyPerTick = 128
+
 func (e *Engine) sendStandby(p *partition, heir *peer, now int64) {
+	done := 0
 	for _, x := range p.heirDue {
+		if heir.standbySent >= standbyPerTick {
+			break
+		}
+		done++
 		if x.heirDue = false; x.limit.gone.Load() {
 			continue
 		}
@@ -157,12 +171,15 @@ func (e *Engine) sendStandby(p *partition, heir *peer, now int64) {
 			x.heirHas = heirToldFull
 		}
 	}
-	p.heirDue = p.heirDue[:0]
+	if p.heirDue = slices.Delete(p.heirDue, 0, done); len(p.heirDue) == 0 && cap(p.heirDue) > 1<<10 {
+		p.heirDue = nil // all of a new heir's: what changes in a tick is less
+	}
 }
 
 func (e *Engine) flushStandby(to *peer, now int64) {
 	if len(to.copies) > 0 {
 		e.standbySeq++
+		to.standbySent++
 		e.unconfirmed = append(e.unconfirmed, &sentStandby{e.standbySeq, to, now, to.items})
 		e.send(to, &message{seq: e.standbySeq, standby: to.copies}, now, false)
 	}

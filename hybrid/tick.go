@@ -96,9 +96,15 @@ func (e *Engine) pack(p *peer, m *message, room int, now int64) {
 
 // Holding times of credit, in ticks.
 const (
-	idleTicks  = 80 // credit that was not used for so long is returned
-	renewTicks = 2  // an idle account's lease is renewed this often
+	idleTicks     = 80 // credit that was not used for so long is returned
+	courtesyTicks = 30 // the same for a key that was used but once in such a time: what it was given beyond that may never be used, and is renewed all the while
+	renewTicks    = 2  // an idle account's lease is renewed this often
 )
+
+// again says whether a use at now comes soon after the one before.
+func (e *Engine) again(a *account, now int64) bool {
+	return a.usedAt != 0 && now-a.usedAt <= idleTicks*e.tick
+}
 
 // tickAccounts goes through the accounts that hold credit, owe something or have something to say.
 func (e *Engine) tickAccounts(now int64) {
@@ -134,9 +140,15 @@ func (e *Engine) tickAccount(a *account, now int64) bool {
 	k := a.counters()
 	if k.c != a.usedC {
 		a.limit.top.used.Note(a.key, k.c-a.usedC)
+		if a.usedC > 0 { // else renew has said it
+			a.often = a.often || e.again(a, now)
+		}
 		a.usedC, a.usedAt = k.c, now
 	}
-	hold := int64(idleTicks)
+	hold := int64(courtesyTicks)
+	if a.often || a.owner == e.self { // which renews nothing
+		hold = idleTicks
+	}
 	if a.limit.spec.Mode == Strict || e.leaving { // who leaves keeps nothing
 		hold = 0
 	}

@@ -63,6 +63,7 @@ type peer struct {
 	copies      []copyOf   // standby records to send
 	items       []standbyItem
 	standbyRoom int
+	standbySent int     // packets of them in this tick
 	due         []grant // news for the next tick
 	probedAt    int64
 }
