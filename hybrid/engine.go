@@ -291,7 +291,7 @@ func (e *Engine) tickLoop() {
 // askLoop resends asks and ends those that waited too long. It sleeps while there is none.
 func (e *Engine) askLoop() {
 	defer e.loops.Done()
-	t := time.NewTimer(0)
+	t := time.NewTimer(time.Duration(pollEvery)) // there is no ask yet
 	defer t.Stop()
 	for {
 		select {

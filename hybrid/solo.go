@@ -270,9 +270,11 @@ func (e *Engine) tickKeys(now int64) {
 			return true
 		}
 		n := uint64(l.keys.Places())
-		for budget := int(e.ticks*n/sweepTicks - (e.ticks-1)*n/sweepTicks); budget > 0 && e.nsolo > 0 && e.now() < end; budget -= soloStep {
+		for budget := int(e.ticks*n/sweepTicks - (e.ticks-1)*n/sweepTicks); budget > 0 && e.nsolo > 0; budget -= soloStep {
 			e.sweepSolo(l, now, min(budget, soloStep), false)
-			e.breathe()
+			if e.breathe(); e.now() >= end { // some of it is done in any case
+				break
+			}
 		}
 		return true
 	})

@@ -277,8 +277,18 @@ func (t *Transport) connect(to string, ap netip.AddrPort) (*conn, error) {
 	return near, nil
 }
 
+// sleep ends early when the host goes. It makes no timer that is over at once: in bubbles, under the race detector, the runtime can crash when two goroutines
+// look at such timers at the same time (Go 1.26, runtime.(*timer).maybeRunChan).
 func (t *Transport) sleep(d time.Duration) error {
-	timer := time.NewTimer(max(0, d))
+	if d <= 0 {
+		select {
+		case <-t.done:
+			return ErrClosed
+		default:
+			return nil
+		}
+	}
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
