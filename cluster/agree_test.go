@@ -43,7 +43,7 @@ func TestLongestSettleAndGraceCount(t *testing.T) {
 		a, b := w.config("n1"), w.config("n2")
 		a.Settle, b.Grace = 5*time.Second, Never
 		n1, n2 := w.start(1, a), w.start(2, b)
-		w.within(5*time.Second, "two members", func() bool { return alive("n1 n2", n1, n2) })
+		w.within(time.Minute, "two members", func() bool { return alive("n1 n2", n1, n2) })
 		for _, n := range []*node{n1, n2} {
 			if v := n.View(); v.Settle != 5*time.Second || v.Grace != math.MaxInt64 {
 				t.Errorf("%s: settle %v, grace %v", v.Self, v.Settle, v.Grace)
@@ -82,7 +82,7 @@ func TestSecretsMustAgree(t *testing.T) {
 		cfg = w.config("n3")
 		cfg.Secrets = [][]byte{key(1), key(2)}
 		n3 := w.start(3, cfg)
-		w.within(5*time.Second, "two members", func() bool { return alive("n1 n3", n1, n3) })
+		w.within(time.Minute, "two members", func() bool { return alive("n1 n3", n1, n3) })
 		if got, err := n1.Call(t.Context(), "n3", []byte("x")); string(got) != "re x" {
 			t.Errorf("call: %q, %v", got, err)
 		}
@@ -132,7 +132,7 @@ func TestSeedsFromDNS(t *testing.T) {
 					return cfg
 				}
 				n1, n2 := w.start(1, config("n1")), w.start(2, config("n2"))
-				w.within(10*time.Second, "two members", func() bool { return alive("n1 n2", n1, n2) })
+				w.within(time.Minute, "two members", func() bool { return alive("n1 n2", n1, n2) })
 				if n1.View().Expect != 2 || n2.View().Expect != 2 {
 					t.Errorf("expect %d and %d", n1.View().Expect, n2.View().Expect)
 				}

@@ -39,7 +39,7 @@ func TestNobodyGivesUpForADeadProcess(t *testing.T) {
 		w.net.Heal()
 		time.Sleep(10 * time.Second)
 		n2, n3 := w.start(2, w.apart("n2", nil, b, a)), w.start(3, w.apart("n3", []string{at(2)}, b, a))
-		w.within(10*time.Second, "two members", func() bool { return alive("n2 n3", n2, n3) })
+		w.within(time.Minute, "two members", func() bool { return alive("n2 n3", n2, n3) })
 		for range 3 {
 			for _, n := range []*node{n2, n3} {
 				if err := (&delegate{n.Cluster}).NotifyAlive(&kept); !errors.Is(err, ErrMismatch) {
@@ -55,7 +55,7 @@ func TestNobodyGivesUpForADeadProcess(t *testing.T) {
 		again := w.start(1, w.apart("n1", nil, a, b))
 		again.setMeta(func(m *meta) { m.extra.Born = 1 })
 		other := w.start(4, w.apart("n4", []string{at(1)}, a, b))
-		w.within(10*time.Second, "two others", func() bool { return alive("n1 n4", again, other) })
+		w.within(time.Minute, "two others", func() bool { return alive("n1 n4", again, other) })
 		_ = again.contact(n2.Cluster.addr)
 		w.within(10*time.Second, "n2 gives up", func() bool { return gone(n2) != nil })
 	})
@@ -69,7 +69,7 @@ func TestNoClusterGivesUpForALonelyNode(t *testing.T) {
 		for i := 1; i <= 5; i++ {
 			ns = append(ns, w.start(i, w.apart(fmt.Sprint("n", i), []string{at(1), at(2)}, a, b)))
 		}
-		w.within(20*time.Second, "five members", func() bool { return alive("n1 n2 n3 n4 n5", ns...) })
+		w.within(time.Minute, "five members", func() bool { return alive("n1 n2 n3 n4 n5", ns...) })
 		w.net.Isolate(at(6))
 		lonely := w.start(6, w.apart("n6", []string{at(1)}, b, a))
 		lonely.setMeta(func(m *meta) { m.extra.Born = 1 })
@@ -83,6 +83,6 @@ func TestNoClusterGivesUpForALonelyNode(t *testing.T) {
 			}
 		}
 		back := w.start(6, w.apart("n6", []string{gone(lonely).Addr}, b, a))
-		w.within(20*time.Second, "six members", func() bool { return alive("n1 n2 n3 n4 n5 n6", append(ns, back)...) })
+		w.within(time.Minute, "six members", func() bool { return alive("n1 n2 n3 n4 n5 n6", append(ns, back)...) })
 	})
 }

@@ -113,7 +113,7 @@ func (h *hostileWorld) boot(i int) {
 
 func (h *hostileWorld) settle() {
 	h.t.Helper()
-	h.within(20*time.Second, "three members", func() bool { return alive("n1 n2 n3", h.nodes...) })
+	h.within(time.Minute, "three members", func() bool { return alive("n1 n2 n3", h.nodes...) })
 	time.Sleep(5 * time.Second)
 }
 

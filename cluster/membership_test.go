@@ -55,7 +55,7 @@ func TestCrashIsSeenAndForgotten(t *testing.T) {
 			time.Since(got[0].Since) < 20*time.Second || time.Since(got[0].Since) > 35*time.Second {
 			t.Errorf("the newcomer knows of lost %+v", got)
 		}
-		w.within(5*time.Second, "n4 is seen", func() bool { return alive("n1 n3 n4", n1, n3, n4) })
+		w.within(time.Minute, "n4 is seen", func() bool { return alive("n1 n3 n4", n1, n3, n4) })
 		if err := n3.Forget("n1"); !errors.Is(err, ErrAlive) {
 			t.Errorf("forgetting a living member: %v", err)
 		}
@@ -108,7 +108,7 @@ func TestSplitHealsWithoutSeeds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.three()
 		n4, n5 := w.start(4, w.config("n4")), w.start(5, w.config("n5"))
-		w.within(5*time.Second, "five members", func() bool { return alive("n1 n2 n3 n4 n5", n4, n5) })
+		w.within(time.Minute, "five members", func() bool { return alive("n1 n2 n3 n4 n5", n4, n5) })
 		for i := range 3 {
 			w.net.Isolate(at(i + 1))
 		}
@@ -132,7 +132,7 @@ func TestNodeStartsAloneAndFindsTheSeedLater(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		n1 := w.start(1, Config{Name: "n1", Logger: n3.cfg.Logger}) // knows of nobody
-		w.within(15*time.Second, "two members", func() bool { return alive("n1 n3", n1, n3) })
+		w.within(time.Minute, "two members", func() bool { return alive("n1 n3", n1, n3) })
 	})
 }
 
@@ -326,7 +326,7 @@ func TestWhoStartsIsUnsureUntilItKnows(t *testing.T) {
 		inBubble(t, func(t *testing.T, w *world) {
 			n1, n2, n3 := w.three()
 			n4 := w.start(4, w.config("n4"))
-			w.within(10*time.Second, "four members", func() bool { return alive("n1 n2 n3 n4", n1, n2, n3, n4) && sure(n4)() })
+			w.within(time.Minute, "four members", func() bool { return alive("n1 n2 n3 n4", n1, n2, n3, n4) && sure(n4)() })
 			for _, n := range []*node{n1, n2, n3} {
 				w.crash(n)
 			}

@@ -196,7 +196,7 @@ func TestBothProtocolsBesideEachOther(t *testing.T) {
 			}
 			ns := []*node{w.start(1, cfg(1, 2)), w.start(2, cfg(2, 2))}
 			ns = append(ns, w.start(3, cfg(3, 0)), w.start(4, cfg(4, 0)))
-			w.within(20*time.Second, "four members", func() bool { return alive("n1 n2 n3 n4", ns...) })
+			w.within(time.Minute, "four members", func() bool { return alive("n1 n2 n3 n4", ns...) })
 			for i, n := range ns {
 				if n.meta.Seed != 0 {
 					t.Errorf("%s: seed %x", n.cfg.Name, n.meta.Seed)

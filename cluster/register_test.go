@@ -379,7 +379,7 @@ func TestOlderNodesReadMetadataAndControl(t *testing.T) {
 			}
 			nodes = append(nodes, w.start(i+1, cfg))
 		}
-		w.within(10*time.Second, "three members", func() bool { return alive("n1 n2 n3", nodes...) })
+		w.within(time.Minute, "three members", func() bool { return alive("n1 n2 n3", nodes...) })
 		put(t, rs[0], "a", "1")
 		if err := nodes[0].Announce(t.Context(), "a"); err != nil || content(rs[1]) != "a=1" {
 			t.Errorf("%v: %q", err, content(rs[1]))

@@ -193,7 +193,7 @@ func TestForgedDatagramsReachNobody(t *testing.T) {
 			return c
 		}
 		n1, n2 := w.start(1, cfg("n1")), w.start(2, cfg("n2"))
-		w.within(10*time.Second, "two members", func() bool { return alive("n1 n2", n1, n2) })
+		w.within(time.Minute, "two members", func() bool { return alive("n1 n2", n1, n2) })
 		stranger, err := w.net.Transport(at(9))
 		if err != nil {
 			t.Fatal(err)
@@ -232,7 +232,7 @@ func TestSecretsCanBeChangedWhileTheClusterRuns(t *testing.T) {
 			return c
 		}
 		n1, n2, n3 := w.start(1, cfg("n1", old, new)), w.start(2, cfg("n2", new, old)), w.start(3, cfg("n3", old, new))
-		w.within(10*time.Second, "three members", func() bool { return alive("n1 n2 n3", n1, n2, n3) })
+		w.within(time.Minute, "three members", func() bool { return alive("n1 n2 n3", n1, n2, n3) })
 		for _, from := range []*node{n1, n2, n3} {
 			for _, to := range []string{"n1", "n2", "n3"} {
 				if to == from.cfg.Name {

@@ -147,7 +147,7 @@ func TestSecretsChangeWithoutAGap(t *testing.T) {
 			cfg.Secrets = [][]byte{old}
 			ns = append(ns, w.start(i+1, cfg))
 		}
-		w.within(10*time.Second, "five members", func() bool { return alive("n1 n2 n3 n4 n5", ns...) })
+		w.within(time.Minute, "five members", func() bool { return alive("n1 n2 n3 n4 n5", ns...) })
 		time.Sleep(5 * time.Second)
 		var before []Stats
 		for _, n := range ns {
@@ -182,7 +182,7 @@ func TestSecretsChangeWithoutAGap(t *testing.T) {
 				time.Sleep(2 * time.Second)
 			}
 			want := splitFingerprints(fingerprints(list))
-			w.within(5*time.Second, "all tell which secrets they have", func() bool {
+			w.within(time.Minute, "all tell which secrets they have", func() bool {
 				return !slices.ContainsFunc(ns, func(n *node) bool {
 					return slices.ContainsFunc(n.View().Members, func(m Member) bool { return !slices.Equal(m.Secrets(), want) })
 				})

@@ -22,7 +22,7 @@ func TestTheSeedOutlivesTheSecretItWasMadeOf(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, b := secret('a', 16), secret('b', 32)
 		n1, n2 := w.start(1, w.seeded("n1", a)), w.start(2, w.seeded("n2", a))
-		w.within(10*time.Second, "two members", func() bool { return alive("n1 n2", n1, n2) })
+		w.within(time.Minute, "two members", func() bool { return alive("n1 n2", n1, n2) })
 		want := hashSeed(a, "jatah")
 		table1 := table(n1.View())
 		for _, list := range [][][]byte{{a, b}, {b, a}, {b}} {
@@ -41,13 +41,13 @@ func TestTheSeedOutlivesTheSecretItWasMadeOf(t *testing.T) {
 			if n.cfg.Ring.Seed != want || n.meta.Seed != want {
 				t.Fatalf("%s: seed %x, want %x", n.cfg.Name, n.cfg.Ring.Seed, want)
 			}
-			w.within(10*time.Second, "three members", func() bool { return len(n.View().Members) == 3 })
+			w.within(time.Minute, "three members", func() bool { return len(n.View().Members) == 3 })
 			if err := ns[0].Leave(t.Context()); err != nil {
 				t.Error(err)
 			}
 			w.crash(ns[0])
 			ns = []*node{ns[1], n}
-			w.within(10*time.Second, "two members", func() bool { return len(n.View().Members) == 2 })
+			w.within(time.Minute, "two members", func() bool { return len(n.View().Members) == 2 })
 		}
 		fresh, err := ring.New(ring.Config{Seed: want}, []string{"n1", "n2"})
 		if err != nil {
@@ -73,7 +73,7 @@ func TestSeedsOfAllWhoBeginTogetherAreTheSame(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		w.within(20*time.Second, "four members", func() bool { return alive("n1 n2 n3 n4", ns...) })
+		w.within(time.Minute, "four members", func() bool { return alive("n1 n2 n3 n4", ns...) })
 		for _, n := range ns {
 			n.Cluster.mu.Lock()
 			if n.meta.Seed != hashSeed(secret('a', 16), "jatah") || n.meta.extra.Born != ns[0].meta.extra.Born {

@@ -25,7 +25,7 @@ func (w *world) registered(n int) (nodes []*node, rs []*Register) {
 		rs = append(rs, cfg.Register)
 		nodes = append(nodes, w.start(i+1, cfg))
 	}
-	w.within(20*time.Second, "all members", func() bool {
+	w.within(time.Minute, "all members", func() bool {
 		for _, n1 := range nodes {
 			if len(n1.View().Members) != n {
 				return false
@@ -47,7 +47,7 @@ func TestRegisterReachesAll(t *testing.T) {
 		n2 := w.start(2, cfg2)
 		w.start(3, cfg3)
 		rs := []*Register{cfg.Register, cfg2.Register, cfg3.Register}
-		w.within(10*time.Second, "three members", func() bool { return alive("n1 n2 n3", first, n2) })
+		w.within(time.Minute, "three members", func() bool { return alive("n1 n2 n3", first, n2) })
 
 		put(t, rs[1], "a", "1")
 		put(t, rs[1], "big", strings.Repeat("x", MaxValue))
@@ -88,7 +88,7 @@ func TestLateJoinerHasTheRegister(t *testing.T) {
 				rs[i%2].Delete(fmt.Sprint("name", i))
 			}
 		}
-		w.within(10*time.Second, "two agree", func() bool { return sameContent(rs) })
+		w.within(time.Minute, "two agree", func() bool { return sameContent(rs) })
 		cfg := w.config("n3")
 		cfg.Register = NewRegister(nil)
 		put(t, cfg.Register, "own", "1")

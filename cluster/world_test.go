@@ -122,7 +122,7 @@ func (w *world) start(i int, cfg Config) *node {
 func (w *world) three() (n1, n2, n3 *node) {
 	w.t.Helper()
 	n1, n2, n3 = w.start(1, w.config("n1")), w.start(2, w.config("n2")), w.start(3, w.config("n3"))
-	w.within(10*time.Second, "three members", func() bool {
+	w.within(time.Minute, "three members", func() bool {
 		return alive("n1 n2 n3", n1, n2, n3) && !n1.View().Unsure && !n2.View().Unsure && !n3.View().Unsure
 	})
 	return n1, n2, n3
