@@ -43,9 +43,9 @@ type ledger struct {
 	size int64 // bytes that are counted for it; 0: it is not stored
 
 	recallUntil   int64 // idle credit has been recalled; wait for it this long
-	recalledTwice bool
-	heirDue       bool // changed since it was sent to the heir
-	heirMissing   bool // the heir has never confirmed it
+	recalledTwice bool  // within that time
+	heirDue       bool  // changed since it was sent to the heir
+	heirMissing   bool  // the heir has never confirmed it
 	heirHas       heirHas
 	telling       *tell // on the list of ledgers that have news for nodes they refused
 	recalling     *lateRecall
